@@ -11,6 +11,7 @@ import pytest
 
 from configs import short
 from jobs import ROOT
+from processes import ran
 from projects import SHORT, Project
 
 pytestmark = pytest.mark.slow
@@ -51,10 +52,8 @@ def test_a_wheel_in_an_environment_without_torch_makes_a_whole_study(tmp_path):
     )
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     known = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [environment / "bin/torch-scaling-study", "study.yaml"], cwd=folder,
-        env={**known, "PATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [environment / "bin/torch-scaling-study", "study.yaml"]
+    done = ran(command, cwd=folder, env={**known, "PATH": path})
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"runs in {sys.executable}: " in done.stdout
     assert "`python` of your shell" in done.stdout

@@ -8,9 +8,8 @@ import pytest
 
 import confirm_jobs
 from confirm_jobs import of_kind
-from jobs import WORKLOADS, command, config, environment, read, run
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+from jobs import WORKLOADS, command, config, environment, planned, read, run
+from processes import ran
 from scaling_study.report.study import SHOWN_LINES, tell_stopped
 from scaling_study.runner import measure, supervisor
 from scaling_study.runner.jobs import job_sections, job_text
@@ -36,16 +35,10 @@ HOW = {
 def first_run(mapping, folder):
     """Run the study's first job below a stand-in for Snakemake; return all that it left."""
     folder.mkdir(parents=True)
-    plan = make_plan(load_config(mapping))
+    plan = planned(mapping)
     default_job = job_text(job_sections(plan), plan.by_id[plan.default])
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as snakemake:
-        done = subprocess.run(
-            command(default_job, folder, snakemake.pid),
-            env=environment(folder),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran(command(default_job, folder, snakemake.pid), env=environment(folder))
         stopped = snakemake.poll() if done.returncode != supervisor.STOPS else snakemake.wait(60)
         snakemake.kill()
     return done, stopped, folder.parent / measure.STOPPED

@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+from processes import ran
 from scaling_study.common import private
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
@@ -79,9 +79,7 @@ def profile(mapping, folder):
 
 def succeed(command, folder):
     """Run a job to its end."""
-    done = subprocess.run(
-        command, env=environment(folder), capture_output=True, text=True, check=False, timeout=600
-    )
+    done = ran(command, env=environment(folder), timeout=600)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
 
 
