@@ -16,7 +16,6 @@ from jinja2.utils import htmlsafe_json_dumps
 from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
-from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import choose_pairs
 from scaling_study.profiling.stacks import Folded
