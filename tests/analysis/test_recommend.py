@@ -28,6 +28,19 @@ def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path)
     assert found.recommended.models_per_hour == pytest.approx(rate)
 
 
+@pytest.mark.parametrize(("gain", "membind"), [(1.01, "preferred"), (1.1, "local")])
+def test_memory_that_may_kill_is_recommended_only_beyond_the_tolerance(tmp_path, gain, membind):
+    launches = [
+        synthetic.Launch(
+            {"intra_op": 1, "placement": "cores", "membind": value}, "grid",
+            synthetic.hard_saturation(faster * 60.0, faster * 240.0),
+        )
+        for value, faster in (("local", gain), ("preferred", 1.0))
+    ]  # fmt: skip
+    found = recommended(tmp_path, DEFAULT, BASELINE, *launches)
+    assert found.recommended.axes["membind"] == membind
+
+
 def test_what_starts_the_recommended_members_comes_from_the_record(tmp_path):
     law = synthetic.hard_saturation(60.0, 240.0)
     bound = synthetic.Launch({"intra_op": 1, "placement": "compact"}, "grid", law)

@@ -24,7 +24,7 @@ front if no other point is at least as good in both and better in one. Values ar
 two neighbours on the front may differ by no more than chance.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -78,17 +78,20 @@ def gains(known: Throughputs) -> Gain:
     return lambda point: float(np.exp(known.mean(point.at)))
 
 
-def enough(points: Sequence[records.Candidate], tolerance: float, gain: Gain) -> records.Candidate:
+def enough(
+    points: Sequence[records.Candidate], tolerance: float, gain: Gain, kills: Collection[str] = ()
+) -> records.Candidate:
     """Return the point with the fewest processes within a tolerance of the best; of ties, the best.
 
     Args:
         points: At least one.
         tolerance: A smaller difference (0.02: two percent) is not worth more processes.
         gain: Returns the rate that is compared.
+        kills: Launches that lose every tie, since they may kill a process.
     """
     limit = (1 - tolerance) * max(map(gain, points))
     near = [point for point in points if gain(point) >= limit]
-    return min(near, key=lambda point: (point.n, -gain(point)))
+    return min(near, key=lambda point: (point.n, point.launch in kills, -gain(point)))
 
 
 def recommend(
@@ -155,7 +158,9 @@ def _choose(
         by_launch.setdefault(point.launch, []).append(point)
     same = [point for point in points if not changes.get(point.launch)]
     raced = _raced(same, plan)
-    chosen = raced or enough(same or points, tolerance, gain)
+    # `membind: local` kills a member whose node is full; `preferred` takes another node's memory.
+    kills = {launch.id for launch in plan.launches if launch.axes.get("membind") == "local"}
+    chosen = raced or enough(same or points, tolerance, gain, kills)
     shown = {launch: enough(group, tolerance, gain) for launch, group in by_launch.items()}
     shown[chosen.launch] = chosen
 
