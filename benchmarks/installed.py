@@ -35,6 +35,8 @@ PROGRAMS = {
 }
 """What a user types after ``--``, by the study's name."""
 ANSWER = re.compile(r"so far: .*(models|runs)/hour|steps/s")
+LARGEST = 8
+"""Packages whose size is stated."""
 COLUMNS = ("command", "first answer", "report", "headline", "time by stage")
 
 
@@ -65,6 +67,20 @@ def install(place: Path) -> Path:
     words = ["install", "--quiet", "--constraint", str(ROOT / "requirements.lock"), str(wheel)]
     subprocess.run([str(environment / "bin/python"), "-m", "pip", *words], check=True)
     return environment / "bin"
+
+
+def size(environment: Path) -> str:
+    """Return the size of an environment, and of the packages that take most of it."""
+
+    def megabytes(*paths: Path) -> list[tuple[int, str]]:
+        words = ["du", "--summarize", "--block-size=1MB", *map(str, paths)]
+        lines = subprocess.check_output(words, text=True).splitlines()
+        sizes = (line.split("\t") for line in lines)
+        return sorted(((int(size), Path(path).name) for size, path in sizes), reverse=True)
+
+    ((whole, _),) = megabytes(environment)
+    parts = megabytes(*environment.glob("lib/*/site-packages/*"))[:LARGEST]
+    return f"{whole} MB, of which " + ", ".join(f"{name} {size}" for size, name in parts)
 
 
 def study(name: str, commands: Path, place: Path, minutes: float) -> Outcome:
@@ -115,8 +131,7 @@ def main() -> None:
     stop_cleanly()
     with folder("installed-") as place:
         commands = install(place)
-        used = subprocess.check_output(["du", "-sm", commands.parent], text=True)  # noqa: S607
-        text = f"Installed size, without torch: {used.split()[0]} MB.\n\n"
+        text = f"Installed size, without torch: {size(commands.parent)}.\n\n"
         projects = place / "project"
         shutil.copytree(ROOT / "benchmarks/programs", projects)
         rows = [
