@@ -3,18 +3,15 @@ import pytest
 import synthetic
 from made_records import slot
 from scaling_study.analysis.analyse import FILES, analyse, domain_laws
-from scaling_study.analysis.collect import collect
 from scaling_study.common.topology import Cpu, Topology
 from scaling_study.records.analysis import Noise, NoisePoint
-from synthetic import typed
 
 TOPOLOGY = Topology(tuple(Cpu(cpu, cpu, 0, cpu // 4, cpu // 4 * 4) for cpu in range(8)), ())
 
 
 def analysed(folder, **options):
-    plan = synthetic.write_study(folder, **options)
-    found = collect(folder, typed(plan))
-    return analyse(found.points, found.replicates, found.windows, found.cohorts, typed(plan))
+    plan, found = synthetic.collected(folder, **options)
+    return analyse(found.points, found.replicates, found.windows, found.cohorts, plan)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +62,6 @@ def test_machines_are_compared_never_pooled(tmp_path):
     assert [one.replicates for one in ours] == [one.replicates for one in theirs]
 
 
-def slots(*cpus):
-    return [slot(slot=at, cpus=text) for at, text in enumerate(cpus)]
-
-
 def test_domains_are_no_law_where_members_are_free_or_spread_over_all():
-    assert domain_laws(slots(None, None), TOPOLOGY) == []
-    assert domain_laws(slots("0-7", "0-7"), TOPOLOGY) == []
+    for cpus in (None, "0-7"):
+        assert domain_laws([slot(slot=at, cpus=cpus) for at in range(2)], TOPOLOGY) == []

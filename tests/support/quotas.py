@@ -26,6 +26,11 @@ def divided_group(controller="cpu"):
             _remove(each)
 
 
+def inside(group, command):
+    """A command that runs in a cgroup."""
+    return ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs"), *command]
+
+
 def set_quota(group, cpus):
     """Let a cgroup use so many CPUs; None for all."""
     quota_us = -1 if cpus is None else round(cpus * PERIOD_US)

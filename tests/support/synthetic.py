@@ -17,6 +17,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 import made_records
+from scaling_study.analysis.collect import Collected, collect
 from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
@@ -121,6 +122,9 @@ class Noise:
     point: float = 0.005
     window: float = 0.005
     step: float = 0.05
+
+
+QUIET = Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
 
 def described(
@@ -246,6 +250,22 @@ def _plan(
 def typed(plan: dict[str, Any]) -> Plan:
     """Return the plan of the content of plan.json."""
     return Plan.from_dict(plan)
+
+
+def collected(
+    folder: Path, change: Callable[[dict[str, Any]], None] = lambda _: None, **options: Any
+) -> tuple[Plan, Collected]:
+    """Write a study and collect it; return its plan, and what was collected.
+
+    Args:
+        folder: Of the study.
+        change: What becomes of the plan, and of the records, before they are read.
+        options: Of `write_study`.
+    """
+    content = write_study(folder, **options)
+    change(content)
+    plan = typed(content)
+    return plan, collect(folder, plan)
 
 
 def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
