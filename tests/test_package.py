@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from configs import ROOT, short
+from processes import captured
 from projects import SHORT, take_every_window
 from scaling_study.records.analysis import STAGE_TIMES
 
@@ -88,11 +89,9 @@ def command(wheel, tmp_path):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
     def run(*words):
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "scaling_study.study.command", *words], cwd=folder,
-            env={**os.environ, "PATH": path, "PYTHONPATH": str(library)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        words = [sys.executable, "-P", "-m", "scaling_study.study.command", *words]
+        env = {**os.environ, "PATH": path, "PYTHONPATH": str(library)}
+        return captured(words, cwd=folder, env=env)
 
     return folder, run
 
@@ -141,11 +140,9 @@ def test_a_plan_an_analysis_and_a_report_need_no_extra(tmp_path):
     """Members run in `python` of PATH, which has torch."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     paths = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_THEM, tmp_path, ROOT / "config/quick.yaml"], cwd=tmp_path,
-        env={**os.environ, "PATH": path, "PYTHONPATH": paths},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = [sys.executable, "-c", WITHOUT_THEM, tmp_path, ROOT / "config/quick.yaml"]
+    env = {**os.environ, "PATH": path, "PYTHONPATH": paths}
+    done = captured(words, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"runs in {sys.executable}: " in done.stdout
     assert (tmp_path / "now/report.html").exists()

@@ -1,33 +1,33 @@
 """An axis, a launcher, counters and a cause, a file each outside the package: whole studies."""
 
 import os
-import subprocess
 
 import pandas as pd
 import pytest
 
+from configs import short
 from jobs import ROOT, read
+from processes import captured
 from projects import SHORT, Project
 
 pytestmark = pytest.mark.slow
 
 TOYS = ROOT / "tests/toys"
 SCRIPT = "tests/workloads/paced.py"
-STUDY = {
-    "study": "toys",
+STUDY = short(
+    study="toys",
     # Steps alone: beside other tests a start takes longer than all steps of a model.
-    "workload": {
+    workload={
         "script": str(ROOT / "benchmarks/injected_faults/inject.py"),
         "args": ["pause", "--seconds", "0.006", "--", SCRIPT],
         "steps_per_model": None,
     },
-    "processes": [1],
-    "launches": {"baseline": {"intra_op": 1}, "include": [{"pace": "quick", "launcher": "polite"}]},
-    "measure": {**SHORT, "replicates": 1},
-    "profile": "off",
-    "why": {"effort": "quick", "launches": ["baseline"]},
-    "confirm": {"seconds": 10},
-}
+    processes=[1],
+    launches={"baseline": {"intra_op": 1}, "include": [{"pace": "quick", "launcher": "polite"}]},
+    measure=SHORT,
+    why={"effort": "quick", "launches": ["baseline"]},
+    confirm={"seconds": 10},
+)
 
 
 class ToyProject(Project):
@@ -58,9 +58,8 @@ def records(project, launch, kind):
 def test_both_took_effect_and_that_was_read_in_the_member(project):
     for record in records(project, "*polite*", "readback"):
         rows = {row["axis"]: row for row in record["checks"]}
-        assert rows["pace"] == {
-            "axis": "pace", "requested": "quick", "effective": "quick", "ok": True,
-        }  # fmt: skip
+        took_effect = {"requested": "quick", "effective": "quick", "ok": True}
+        assert rows["pace"] == {"axis": "pace", **took_effect}
         assert rows["launcher"]["effective"] == "polite"
         assert record["members"][0]["switches"] == {"pace": "quick"}
 
@@ -81,10 +80,7 @@ def test_the_launch_script_does_what_was_measured_without_this_package(project, 
     (tmp_path / "models").write_text(f"{paused} --steps 3\n{paused} --steps 4\n")
     words = ["--queue", "--forked", tmp_path / "models"] if queue else []
     script = project.folder / "results/toys/launch/recommended.sh"
-    done = subprocess.run(
-        ["/bin/bash", script, *words, tmp_path / "logs"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = captured(["/bin/bash", script, *words, tmp_path / "logs"])
     assert done.returncode == 0, done.stderr
     logs = sorted((tmp_path / "logs").glob("*.log"))
     assert [log.read_text() for log in logs] == ["pace quick\n"] * (2 if queue else 1)

@@ -1,12 +1,12 @@
 """Whether the loss of a launch that computes with other numbers falls as the baseline's does."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 import jobs
+from processes import captured
 from scaling_study.confirm import losses
 from scaling_study.host import probe
 from scaling_study.records.analysis import Changed, Recommendation, Recommended
@@ -30,9 +30,7 @@ def run(folder, count, seed=0, text=TRAIN, steps=1000):
     script.write_text(text)
     own = [file, str(count), str(seed), "[]"]
     words = ["-m", "scaling_study.member.losses", *own, script, str(steps)]
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder
-    )
+    done = captured([sys.executable, *words], cwd=folder)
     return done, json.loads(file.read_text()) if file.exists() else None
 
 

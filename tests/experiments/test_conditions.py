@@ -7,14 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import made_records
+from scaling_study.experiments import experiment
 from scaling_study.experiments.conditions import Condition, irregular, key
-from scaling_study.experiments.experiment import (
-    CohortPlan,
-    Experiment,
-    Impossible,
-    groups,
-    unchanged,
-)
 from scaling_study.runner.blocks import LostError
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.member_processes import MemberEndedError
@@ -86,7 +80,7 @@ def test_a_condition_with_a_timing_of_its_own_keeps_to_it():
     assert [did[2] for did in cohort.did] == [bursts]
 
 
-class Job(Experiment):
+class Job(experiment.Experiment):
     """An experiment of which only the windows are tried."""
 
     def __init__(self):
@@ -145,8 +139,11 @@ CANNOT = report({"whole_batches": "single rows"}, whole_batches=False)
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    cohorts = [CohortPlan(str(size), {}, SimpleNamespace(members=(None,) * size)) for size in sizes]
-    found = groups(cohorts, FOUR_CPUS)
+    cohorts = [
+        experiment.CohortPlan(str(size), {}, SimpleNamespace(members=(None,) * size))
+        for size in sizes
+    ]
+    found = experiment.groups(cohorts, FOUR_CPUS)
     assert [[one.size for one in group] for group in found] == together
     assert [one for group in found for one in group] == cohorts
 
@@ -162,6 +159,6 @@ def test_members_start_together_while_each_has_a_cpu(sizes, together):
     ],
 )  # fmt: skip
 def test_a_change_that_cannot_be_made_is_no_failure(asked, reports, reason):
-    found = unchanged(asked, reports)
+    found = experiment.unchanged(asked, reports)
     assert found == reason
-    assert isinstance(found, Impossible) == (reason == "single rows")
+    assert isinstance(found, experiment.Impossible) == (reason == "single rows")

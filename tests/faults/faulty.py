@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import config, left_behind, processes
-from processes import killed_at_the_end, wait_until
+from jobs import config, left_behind, planned, processes
+from processes import captured, killed_at_the_end, wait_until
 from projects import Project
 from scaling_study.common import private
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
 from scaling_study.runner.journal import read_part
 
 STUDY = "faults"
@@ -43,15 +41,12 @@ def running(study, *options):
 
 
 @contextlib.contextmanager
-def small_disk(folder, size="4m"):
+def small_disk(folder):
     """A file system of its own for a folder; root only."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
     folder.mkdir(parents=True)
-    made = subprocess.run(
-        ["/bin/mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    made = captured(["/bin/mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)])
     if made.returncode:
         pytest.skip(f"this root may not mount: {made.stderr.strip()}")
     try:
@@ -203,7 +198,7 @@ class FaultyStudy(Project):
         self.configure(mapping)
         coordinator = f"scaling_study {'race' if 'search' in sections else 'measure'}"
         self.victims = {**VICTIMS, "the coordinator": coordinator}
-        plan = make_plan(load_config(mapping))
+        plan = planned(mapping)
         self.files = [
             f"results/{STUDY}/measure/{plan.baseline}/{replicate}.jsonl"
             for replicate in range(plan.measure.replicates)

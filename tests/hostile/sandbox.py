@@ -12,6 +12,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from processes import captured
+
 INSIDE = Path(__file__).with_name("sandbox.sh")
 
 
@@ -54,10 +56,8 @@ def run(command, *, cwd, env=None, kept=(), output=None):
         Path(base, "top").mkdir()
         variables = [f"{name}={value}" for name, value in (env or {}).items()]
         words = [base, cwd, output or base, " ".join(kept), *variables, *command]
-        done = subprocess.run(
-            ["/usr/bin/unshare", "--mount", "--net", "/bin/sh", INSIDE, *words],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        command = ["/usr/bin/unshare", "--mount", "--net", "/bin/sh", INSIDE, *words]
+        done = captured(command, stdin=subprocess.DEVNULL)
         listing = Path(base, "written")
         names = listing.read_bytes().split(b"\0")[:-1] if listing.exists() else []
         paths = [Path("/", os.fsdecode(name)) for name in names]

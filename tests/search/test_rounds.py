@@ -13,8 +13,10 @@ from msgspec import structs
 import jobs
 import machines
 import made_records
+from configs import ROOT
 from made_records import first_models, reported, summary
 from scaling_study.analysis.model_times import model_times
+from scaling_study.config.config_file import read_config
 from scaling_study.config.launches import Launch
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
@@ -23,7 +25,7 @@ from scaling_study.records.verdict import CauseResult, Judged, Remedy, Target
 from scaling_study.records.window import CohortEnd
 from scaling_study.runner import journal
 from scaling_study.runner.jobs import harness_digest
-from scaling_study.search import rounds
+from scaling_study.search import forecast, rounds
 from scaling_study.search.race import Exclusion
 from scaling_study.stats.throughputs import Start
 
@@ -364,3 +366,37 @@ def test_a_race_ranks_by_the_starts_that_will_be_recommended(machine, forked, ch
     assert found.models is None
     base, chosen = (plan.by_id[one].axes for one in (plan.baseline, found.choice.launch))
     assert [name for name in base if base[name] != chosen[name]] == changes
+
+
+# ---- what a race will find time for, by a simulated clock
+
+LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 96]
+
+
+def shipped(name, **changes):
+    mapping = read_config(ROOT / f"config/{name}.yaml")
+    return jobs.planned({**mapping, **changes})
+
+
+@pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
+@pytest.mark.parametrize("machine", LARGE)
+def test_the_full_size_studies_try_each_launch_and_end_within_the_hour(name, machine):
+    plan = shipped(name)
+    found = forecast.play(plan, machines.usable(machine), None, plan.measure.longest_s)
+    assert found.all_s + plan.confirm.seconds <= 3600
+    assert found.screened == found.others
+    assert found.screened_s < found.all_s
+
+
+@pytest.mark.parametrize(
+    ("name", "minutes", "machine", "said"),
+    [
+        ("tsmixerx", 20, "epyc-9654-2s-nps4", "further launches; the report names the rest"),
+        ("quick", 10, "vm-hybrid", "each launch has been measured once after "),
+    ],
+)
+def test_it_says_whether_the_time_is_enough_for_all_launches(name, minutes, machine, said):
+    plan = shipped(name, search={"budget_minutes": minutes})
+    first, second = forecast.describe(plan, machines.usable(machine), None)
+    assert f"a race of {minutes} minutes, the confirmation included" in first
+    assert said in second

@@ -10,8 +10,6 @@ import jobs
 import machines
 from launch_scripts import plan, recommendation, write
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.records.codec import plain
 from scaling_study.report import launch_script
@@ -25,7 +23,7 @@ def resolved(name, monkeypatch, **axes):
     checked = []
     monkeypatch.setattr(headroom, "check", checked.extend)
     mapping = jobs.config(jobs.WORKLOADS / "plain_loop.py", launch=axes) | {"processes": "auto"}
-    planned = make_plan(load_config(mapping))
+    planned = jobs.planned(mapping)
     here = probe.read_machine(machines.root(name))
     libraries = {**here.libraries, "numa": "/usr/lib/libnuma.so.1"}
     here = structs.replace(here, libraries=libraries)

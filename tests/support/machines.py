@@ -2,8 +2,8 @@
 
 A machine's file says what it describes, where it comes from, and the ``words`` for its topology.
 ``sockets``, ``l3`` and ``nodes`` are CPU lists; each entry of ``siblings`` holds parallel lists,
-whose k-th CPUs share a core;
-``speeds`` hold numbers of CPUs in files of sysfs; ``files`` are further files, word for word.
+whose k-th CPUs share a core; ``speeds`` hold numbers of CPUs in files of sysfs; ``files`` are
+further files, word for word.
 """
 
 import json

@@ -17,6 +17,11 @@ from pathlib import Path
 PATIENCE_S = 120.0
 
 
+def captured(words, **options):
+    """Run a command to its end; return its code, and what it said, as text."""
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
+
+
 def wait_until(holds, what, patience_s=PATIENCE_S):
     """Wait until a condition holds, and return what it gave."""
     deadline = time.monotonic() + patience_s

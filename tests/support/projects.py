@@ -9,6 +9,7 @@ import sys
 import yaml
 
 from jobs import ROOT
+from processes import captured
 
 PARTS = (
     *("Snakefile", "config", "envs", "profiles", "workflow"),
@@ -97,10 +98,7 @@ class Project:
         return [*SNAKEMAKE, *where, *options, "--configfile", "study.yaml"]
 
     def execute(self, words, cwd=None):
-        return subprocess.run(
-            words, cwd=cwd or self.folder, env=self.environment(), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        return captured(words, cwd=cwd or self.folder, env=self.environment())
 
     def snakemake(self, *options):
         return self.execute(self.command(*options))

@@ -21,19 +21,9 @@ from scaling_study.analysis.collect import Collected, collect
 from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.records import codec
+from scaling_study.records import codec, window
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check
-from scaling_study.records.window import (
-    CohortEnd,
-    CohortEvent,
-    CohortHead,
-    MemberWindow,
-    Readbacks,
-    Record,
-    Slot,
-    Window,
-)
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
@@ -268,7 +258,7 @@ def collected(
     return plan, collect(folder, plan)
 
 
-def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
+def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[window.Slot]:
     if launch.ending == "skipped":
         return []
     cpus = len(where["topology"]["cpus"])
@@ -284,16 +274,16 @@ def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
 
 
 def _cohort(
-    head: CohortHead,
+    head: window.CohortHead,
     launch: Launch,
     noise: Noise,
     rng: np.random.Generator,
     *,
     windows: int,
     steps: int,
-) -> Iterator[Record]:
+) -> Iterator[window.Record]:
     """All records of one cohort, in the order the harness writes them."""
-    end = CohortEnd(
+    end = window.CohortEnd(
         cohort=head.cohort, status=launch.ending, reason=None, remedy=None, wall_s=30.0,
         start_s=6.0, in_windows_s=22.0,
     )  # fmt: skip
@@ -311,7 +301,7 @@ def _cohort(
     if launch.ending == "partial":
         lost = ns.pop()
         end = replace(end, reason=f"a member died at n = {lost}")
-        yield CohortEvent(
+        yield window.CohortEvent(
             cohort=head.cohort, slot=lost - 1, what="died", reason="killed by signal 9",
             log="Traceback …",
         )  # fmt: skip
@@ -334,13 +324,13 @@ def _cohort(
     yield end
 
 
-def _readback(head: CohortHead, launch: Launch) -> Readbacks:
+def _readback(head: window.CohortHead, launch: Launch) -> window.Readbacks:
     effective = {
         axis: value if launch.check_ok or axis != "blas" else "bundled"
         for axis, value in head.axes.items()
     }
     cpus = len(head.machine.topology.cpus)
-    return Readbacks(
+    return window.Readbacks(
         cohort=head.cohort,
         checks=[
             Check(axis, str(value), str(effective[axis]), effective[axis] == value)
@@ -370,7 +360,7 @@ START_S = 0.0
 
 def _window(
     rate: float, steps: int, step_noise: float, rng: np.random.Generator, *, n: int, **head: Any
-) -> Window:
+) -> window.Window:
     """One window whose members share a rate (steps/s) equally."""
     step_us = n / rate * 1e6 * np.exp(rng.normal(0.0, step_noise, (n, steps)))
     window_s = float(step_us.sum(axis=1).max()) / 1e6 + 0.3
@@ -385,7 +375,7 @@ def _window(
     )  # fmt: skip
 
 
-def _member(slot: int, step_us: list[int], window_s: float) -> MemberWindow:
+def _member(slot: int, step_us: list[int], window_s: float) -> window.MemberWindow:
     counted_s = sum(step_us) / 1e6
     steps = len(step_us) + 2
     return made_records.member(
