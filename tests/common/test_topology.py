@@ -22,17 +22,10 @@ def test_cpu_lists_survive_the_round_trip(ids):
     assert parse_cpu_list(format_cpu_list(ids)) == tuple(sorted(ids))
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("", ()),
-        ("\n", ()),
-        ("0", (0,)),
-        ("0-3,8\n", (0, 1, 2, 3, 8)),
-        ("8,0-1", (0, 1, 8)),
-        (" 2 , 4 ", (2, 4)),
-    ],
-)
+IDS = {"": (), "\n": (), "0": (0,), "0-2,8\n": (0, 1, 2, 8), "8,0-1": (0, 1, 8), " 2 , 4 ": (2, 4)}
+
+
+@pytest.mark.parametrize(("text", "ids"), IDS.items())
 def test_cpu_lists_are_read(text, ids):
     assert parse_cpu_list(text) == ids
 
@@ -83,10 +76,7 @@ def test_a_cpu_about_which_sysfs_is_silent_stands_alone_on_socket_0():
     silent = CpuText(socket=None, siblings=None, l3=None)
     topology = build({3: silent, 1: silent}, {0: NodeText("1,3", "", "10")})
     assert topology == Topology(
-        cpus=(
-            Cpu(cpu=1, core=1, socket=0, node=0, l3=1),
-            Cpu(cpu=3, core=3, socket=0, node=0, l3=1),
-        ),
+        cpus=tuple(Cpu(cpu, core=cpu, socket=0, node=0, l3=1) for cpu in (1, 3)),
         nodes=(Node(0, 0, {0: 10}),),
     )
     assert topology.memory_nodes == ()

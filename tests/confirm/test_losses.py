@@ -53,17 +53,10 @@ def test_a_seed_moves_the_scripts_own(tmp_path):
 # ---- which launches
 
 
-def plan(**launches):
-    content = {
-        "study": "losses",
-        "workload": {
-            "script": str(jobs.WORKLOADS / "plain_loop.py"),
-            "args": ["--batch-size", "{batch_size}"],
-            "parameters": {"batch_size": 64},
-            "samples_per_step": "batch_size",
-        },
-        "launches": {"baseline": {"intra_op": 1}, "include": list(launches.values())},
-    }
+def plan(*launches):
+    content = jobs.config(jobs.WORKLOADS / "plain_loop.py", args=["--batch-size", "{batch_size}"])
+    content["workload"] |= {"parameters": {"batch_size": 64}, "samples_per_step": "batch_size"}
+    content["launches"]["include"] = [*launches]
     made = jobs.planned(content)
     return made, made.by_id
 
@@ -76,13 +69,9 @@ def entry(launches, label, changed=None, what=()):
 
 
 def test_finalists_with_other_numbers_on_the_same_samples_are_compared():
-    made, known = plan(
-        a={"optimizer_kernel": "fused"},
-        b={"autocast": "bf16"},
-        c={"batch_size": 128},
-        d={"autocast": "bf16", "batch_size": 128},
-        e={"allocator": "mimalloc"},
-    )
+    coarse, large = {"autocast": "bf16"}, {"batch_size": 128}
+    others = {"optimizer_kernel": "fused"}, {"allocator": "mimalloc"}
+    made, known = plan(coarse, large, coarse | large, *others)
     base = known[made.baseline].axes
 
     def compared(*arguments):

@@ -261,12 +261,8 @@ def test_the_remedy_is_the_launch_that_was_fastest(world, axes, text, command):
     [
         (NoWayOut(), "passive", approx(0.95, abs=0.05), ANY),
         (worlds.Threaded(), "one_thread", approx(1.0, abs=0.1), approx(0.0, abs=0.2)),
-        (
-            worlds.ColdQuota(),
-            "quota_bursts",
-            approx(1.0, abs=0.1),
-            None,
-        ),  # a burst is no way to train
+        # A burst is no way to train.
+        (worlds.ColdQuota(), "quota_bursts", approx(1.0, abs=0.1), None),
     ],
 )
 def test_what_interventions_recover_is_listed(world, name, scaling_loss, comes_back):

@@ -224,6 +224,7 @@ from scaling_study.runner import job_process
 with job_process.prepared("job", Path("log")):
     subprocess.run(sys.argv[1:], check=True)
 """
+WAITS = "touch began; until [ -e go ]; do sleep .02; done"
 PROGRAMS = {
     "supervisor": ["-m", "scaling_study.runner.supervisor", "--watch", str(os.getpid()), "--"],
     "job": ["-c", JOB],
@@ -234,14 +235,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path, program):
     """As with nohup."""
-    waits = [
-        "env",
-        "--default-signal",
-        "sh",
-        "-c",
-        "touch began; until [ -e go ]; do sleep .02; done",
-    ]
     ignoring = ["/usr/bin/env", "--ignore-signal=HUP,INT,TERM", sys.executable]
+    waits = ["env", "--default-signal", "sh", "-c", WAITS]
     command = [*ignoring, *PROGRAMS[program], *waits]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
     with processes.killed_at_the_end(process):

@@ -1,16 +1,10 @@
 """What starts say together: drift cancels, luck does not, and each launch keeps its own spread."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from intervals import Design, covered
 
 from scaling_study.stats.throughputs import Start, fit
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from intervals import Design, covered
 
 
 def start(launch, batch, rates):

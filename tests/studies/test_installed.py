@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from configs import short
-from jobs import ROOT
+from jobs import ROOT, read
+from processes import captured
 from projects import SHORT, Project
 
 pytestmark = pytest.mark.slow
@@ -41,26 +42,18 @@ def test_a_wheel_in_an_environment_without_torch_makes_a_whole_study(tmp_path):
     assert not [*environment.rglob("site-packages/torch")]
     assert int(subprocess.check_output([DU, "-sm", environment]).split()[0]) < MOST_MB
 
-    project.configure(
-        short(
-            study="installed",
-            measure=SHORT,
-            # Its stressors are made of the study's own numpy.
-            why={"effort": "quick", "launches": ["baseline"]},
-        )
-    )
+    # Stressors are made of the study's own numpy.
+    why = {"effort": "quick", "launches": ["baseline"]}
+    project.configure(short(study="installed", measure=SHORT, why=why))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     known = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [environment / "bin/torch-scaling-study", "study.yaml"], cwd=folder,
-        env={**known, "PATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = [environment / "bin/torch-scaling-study", "study.yaml"]
+    done = captured(words, cwd=folder, env={**known, "PATH": path})
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"runs in {sys.executable}: " in done.stdout
     assert "`python` of your shell" in done.stdout
     assert (folder / "reports/installed.html").stat().st_size > 20_000
     assert json.loads((folder / "results/installed/microbenchmarks.json").read_text())["rows"]
     (first, *_) = project.records("installed")
-    lines = map(json.loads, (folder / first).read_text().splitlines())
-    members = next(line["members"] for line in lines if line["kind"] == "readback")
-    assert {member["python"] for member in members} == {sys.executable}
+    before = read(folder / first)["readback"][0]
+    assert {member["python"] for member in before["members"]} == {sys.executable}

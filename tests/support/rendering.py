@@ -50,11 +50,11 @@ def make_study(
     return folder
 
 
-def render(folder: Path, plan: str = "plan.json") -> Path:
-    """Render a study; return its report."""
+def render(folder: Path, plan: str = "plan.json", **more: Path) -> Path:
+    """Render a study, with further files of `render_study`; return its report."""
     path = folder / "report.html"
     with mock.patch.object(figures, "scaling", _draw_once):
-        render_study(folder, path, plan=folder / plan, builds=folder / "builds")
+        render_study(folder, path, plan=folder / plan, builds=folder / "builds", **more)
     return path
 
 

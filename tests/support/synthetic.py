@@ -183,11 +183,8 @@ def write_study(
         The plan.
     """
     machines = [machine()] if machines is None else machines
-    plan = _plan(
-        launches,
-        {**MEASURE, "replicates": replicates, "windows": windows, "steps": steps},
-        steps_per_model,
-    )
+    measure = MEASURE | {"replicates": replicates, "windows": windows, "steps": steps}
+    plan = _plan(launches, measure, steps_per_model)
     plan |= {"study": study, "seed": seed, "processes": list(ns), "objective": objective}
     codec.write_file(folder / "plan.json", plan)
     codec.write_file(folder / "machine.json", machines[0])
@@ -325,33 +322,21 @@ def _cohort(
 
 
 def _readback(head: window.CohortHead, launch: Launch) -> window.Readbacks:
-    effective = {
-        axis: value if launch.check_ok or axis != "blas" else "bundled"
-        for axis, value in head.axes.items()
-    }
+    checks = []
+    for axis, value in head.axes.items():
+        effective = value if launch.check_ok or axis != "blas" else "bundled"
+        checks.append(Check(axis, str(value), str(effective), effective == value))
     cpus = len(head.machine.topology.cpus)
-    return window.Readbacks(
-        cohort=head.cohort,
-        checks=[
-            Check(axis, str(value), str(effective[axis]), effective[axis] == value)
-            for axis, value in head.axes.items()
-        ],
-        members=[
-            made_records.readback(
-                slot=slot.slot,
-                pid=1000 + slot.slot,
-                cpus=list(parse_cpu_list(slot.cpus or head.machine.allowed_cpus)),
-                intra_op=launch.values.get("intra_op", cpus),
-                inter_op=cpus,
-                sgemm_gflops=108.0,
-                allocator=str(head.axes["allocator"]),
-                spin_s=0.01,
-                env=head.requested_env,
-                start_s=START_S,
-            )
-            for slot in head.slots
-        ],
-    )
+    members = [
+        made_records.readback(
+            slot=slot.slot, pid=1000 + slot.slot, sgemm_gflops=108.0, spin_s=0.01, start_s=START_S,
+            cpus=list(parse_cpu_list(slot.cpus or head.machine.allowed_cpus)), inter_op=cpus,
+            intra_op=launch.values.get("intra_op", cpus), env=head.requested_env,
+            allocator=str(head.axes["allocator"]),
+        )
+        for slot in head.slots
+    ]  # fmt: skip
+    return window.Readbacks(cohort=head.cohort, checks=checks, members=members)
 
 
 START_S = 0.0
