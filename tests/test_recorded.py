@@ -6,13 +6,11 @@ that is meant to change a result records it anew, and says in its message what b
 """
 
 import shutil
-import tarfile
 
 import pandas as pd
 import pytest
 
 import rendering
-from configs import ROOT
 from scaling_study.records.codec import read_file
 from scaling_study.study import stages
 
@@ -68,9 +66,7 @@ def test_all_cohorts_are_there(folders):
 @pytest.fixture
 def stopped(tmp_path):
     """The recorded study as it was before its race had ended: one start was being measured."""
-    with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    folder = tmp_path / "recorded"
+    folder = rendering.unpack_recorded(tmp_path)
     for name in ("tables", "analysis", "confirm", "why", "profile", "data_loader", "rounds"):
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "searched.json").unlink()

@@ -192,8 +192,7 @@ def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
     records = read_lines(path)
     write_lines(path, [*records, *({**record, "cohort": 1} for record in records)])
     points = collect(tmp_path, typed(plan)).points
-    assert points["replicates"].tolist() == [1, 1]
-    assert points["windows"].tolist() == [6, 6]
+    assert (points["replicates"].tolist(), points["windows"].tolist()) == ([1, 1], [6, 6])
     assert points["steps_per_s_low"].isna().all()
 
 

@@ -178,5 +178,4 @@ def test_throughput_is_computed(steps_s, start):
 
 def test_the_config_that_decides_is_ready():
     plan = make_plan(load_config(read_config(ROOT / COMMAND.split()[-1])))
-    assert plan.why.effort == "full"
-    assert plan.processes == "auto"
+    assert (plan.why.effort, plan.processes) == ("full", "auto")

@@ -91,8 +91,7 @@ def test_domains_that_fill_one_after_another_saturate_one_after_another():
     law = laws.domain_saturation("l3", occupancy)
     truth = np.minimum(5.0 * occupancy, 15.0).sum(axis=1)[counts - 1]
     found = chosen_law(counts, noisy(truth, 1), [law])
-    assert found.best == "domain_saturation"
-    assert found.candidates[0].domain == "l3"
+    assert (found.best, found.candidates[0].domain) == ("domain_saturation", "l3")
     parameters = {"rate": 5.0, "ceiling": 15.0}
     assert found.candidates[0].parameters == pytest.approx(parameters, rel=0.05)
     assert found.knee.value in {3.0, 4.0}

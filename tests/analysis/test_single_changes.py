@@ -38,8 +38,7 @@ def analysed(folder, launches=STUDY, **options):
 
 def test_single_changes_are_compared_alone_and_the_way_to_the_best_begins_with_most(tmp_path):
     found = analysed(tmp_path)
-    assert found.n == 1
-    assert found.baseline.launch == STUDY[1].id
+    assert (found.n, found.baseline.launch) == (1, STUDY[1].id)
     assert [(one.axis, one.value) for one in found.changes] == [
         ("intra_op", 2), ("intra_op", 4), ("intra_op", "default"), ("allocator", "mimalloc"),
         ("gc", "frozen"),

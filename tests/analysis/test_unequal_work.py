@@ -114,8 +114,7 @@ def test_each_test_finds_its_own():
     assert slower.tests == ["drift"]
     lighter = World(lambda n, **_: 1 / n, counts=(1, 2, 4))
     (found,) = lighter.judge()
-    assert found.test == "growth"
-    assert found.factor == pytest.approx(16)
+    assert (found.test, found.factor) == ("growth", pytest.approx(16))
     assert found.text.startswith("4 processes give 16.0")
     assert f"throughput of one ({found.launch.upper()})" in found.text
 

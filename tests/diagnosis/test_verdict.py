@@ -11,7 +11,7 @@ from pytest import approx  # noqa: PT013 (a table is full of it)
 import injected_worlds as worlds
 from scaling_study.diagnosis.verdict import CAUSES
 from scaling_study.records import experiment
-from synthetic_why import MS, NOISE, Step, World, judge, microbenchmarks, named
+from synthetic_why import NOISE, Step, World, judge, microbenchmarks, named
 
 SCOPES = ("scaling_loss", "single_process_loss")
 STATUSES = ("named", "ruled_out", "inconclusive", "not_tested")
@@ -42,17 +42,17 @@ class Unexplained(World):
     """A step that grows by 30% for no reason that any experiment shows."""
 
     def step(self, intervention, n):
-        return self.crowd(Step(user=10 * MS * (1 + 0.3 * (n > 1))), n)
+        return self.crowd(Step(user=10 * (1 + 0.3 * (n > 1))), n)
 
 
 class Mixed(worlds.NoWorkers):
     """A third of a batch is waited for; the rest computes, and workers save a part of that."""
 
-    made = {"loader_made": 9 * MS, "loader_computed": 6 * MS}
+    made = {"loader_made": 9, "loader_computed": 6}
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "more_workers": Step(load=4.6 * MS, blocked=4.5 * MS, helper_s=6 * MS, **made),
-        "reference": Step(user=16 * MS, blocked=3 * MS, load=9.1 * MS, **made),
+        "cached_batches": Step(load=0.05),
+        "more_workers": Step(load=4.6, blocked=4.5, helper=6, **made),
+        "reference": Step(user=16, blocked=3, load=9.1, **made),
     }
 
 
@@ -88,7 +88,7 @@ class PiledSpinning(worlds.Spinning):
             return worlds.Spinning.step(self, alone, 1)
         together = worlds.Spinning.step(self, intervention, n)
         if intervention == "passive":
-            together.user, together.runqueue = 11 * MS, 9 * MS
+            together.user, together.runqueue = 11, 9
         together.trainers_cpus = 2
         return together
 
@@ -99,7 +99,7 @@ class Beside(World):
     busy = 1.0
 
     def step(self, intervention, n):
-        return Step(user=12 * MS, foreign_cpus=self.busy)
+        return Step(user=12, foreign_cpus=self.busy)
 
 
 class HiddenSmt(worlds.Smt):
@@ -124,7 +124,7 @@ class NoWayOut(worlds.CostlySleep):
 
     def step(self, intervention, n):
         if intervention in {"passive", "one_thread", "pinned"}:
-            return Step(user=100 * MS, helper_s=6 * MS)
+            return Step(user=100, helper=6)
         return worlds.CostlySleep.step(self, intervention, n)
 
 
@@ -152,7 +152,7 @@ class Apart(worlds.SlowWorker):
 
 class Doubled(World):
     def step(self, intervention, n):
-        return Step(user=10 * MS * n)
+        return Step(user=10 * n)
 
 
 NOTHING = (World(), World(threads=2, interventions=worlds.ALL), Unexplained())
@@ -288,8 +288,7 @@ def test_a_target_has_every_cause_once_and_shares_that_add_up():
     assert loss["explained_share"]["value"] + loss["unexplained_share"]["value"] == approx(1)
     assert {one["kind"] for one in loss["named"][0]["for"]} == {"intervention", "fact"}
     spread = intervention(target, "spread")
-    assert spread["status"] == "not_applicable"
-    assert spread["reason"] == "only one last-level cache"
+    assert (spread["status"], spread["reason"]) == ("not_applicable", "only one last-level cache")
 
 
 def test_accounts_add_up_to_the_added_time():

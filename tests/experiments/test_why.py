@@ -120,8 +120,7 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     assert len(taken) == len(set(taken))
     assert records[-1].status == "complete"
     # Windows hold many of the rare long steps, after the interruption too.
-    assert records[0].shortest_s == why.PERIODS_S
-    assert records[0].blocks == efforts.FEWEST_BLOCKS
+    assert (records[0].shortest_s, records[0].blocks) == (why.PERIODS_S, efforts.FEWEST_BLOCKS)
     assert {
         window.block for window in of(records, experiment.ExperimentWindow, name="reference")
     } == {*range(5)}

@@ -99,8 +99,7 @@ def test_a_machine_without_most_files_can_be_probed(tmp_path):
     machine = probe.read_machine(machines.write(tmp_path, {"proc/self/status": status}))
     assert machine.cpu_model == "unknown"
     assert machine.cgroup_version is None
-    assert machine.usable.cpu_ids == (0, 1)
-    assert machine.memory_bytes == 0
+    assert (machine.usable.cpu_ids, machine.memory_bytes) == ((0, 1), 0)
 
 
 def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):

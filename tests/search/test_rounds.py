@@ -269,8 +269,7 @@ def test_a_plan_grows_by_what_is_measured(tmp_path):
     write(tmp_path, "both", 0, role="combined", label="a and b", axes={"a": 1})
     write(tmp_path, "gone", 0, role="one_change", label="once in the config", axes={"a": 2})
     grown = rounds.grown(plan, tmp_path)
-    assert grown.replicates_of(plan.baseline) == 2
-    assert grown.replicates_of(plan.default) == 0
+    assert (grown.replicates_of(plan.baseline), grown.replicates_of(plan.default)) == (2, 0)
     assert grown.launches[-1] == Launch("both", "a and b", "combined", {"a": 1})
     assert "gone" not in grown.by_id
 

@@ -58,11 +58,16 @@ def render(folder: Path, plan: str = "plan.json", **more: Path) -> Path:
     return path
 
 
-def remake_recorded(base: Path) -> tuple[Path, Path]:
-    """Unpack the recorded study; return its folder, and another with tables and analyses anew."""
+def unpack_recorded(base: Path) -> Path:
+    """Unpack the recorded study; return its folder."""
     with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
         packed.extractall(base, filter="data")
-    before, now = base / "recorded", base / "now"
+    return base / "recorded"
+
+
+def remake_recorded(base: Path) -> tuple[Path, Path]:
+    """Unpack the recorded study; return its folder, and another with tables and analyses anew."""
+    before, now = unpack_recorded(base), base / "now"
     shutil.copytree(before, now)
     for made in ("tables", "analysis"):
         shutil.rmtree(now / made)
