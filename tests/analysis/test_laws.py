@@ -6,9 +6,9 @@ from scaling_study.analysis import laws
 COUNTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48])
 
 
-def noisy(throughput, seed, noise=0.02):
+def noisy(throughput, seed):
     rng = np.random.default_rng(seed)
-    return throughput * np.exp(rng.normal(0.0, noise, len(throughput)))
+    return throughput * np.exp(rng.normal(0.0, 0.02, len(throughput)))
 
 
 def chosen_law(n, throughput, further=(), scatter=0.02):

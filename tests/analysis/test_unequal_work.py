@@ -33,23 +33,20 @@ class World:
         work: Of a step, by launch, replicate, n, slot and window.
         slow: By what factor a step takes longer than its CPU time; of the same.
         phase: CPU time of a window beside its steps, in such; of the same.
-        spread: Standard deviation of the logarithm between starts, and between windows.
     """
 
     def __init__(
-        self, work=even, *, slow=even, phase=even, counts=(1, 2), replicates=2, windows=4,
-        launches=SINGLE, threads=1, spread=0.0, seed=1,
+        self, work=even, *, slow=even, phase=even, counts=(1, 2), replicates=2, launches=SINGLE,
+        threads=1,
     ):  # fmt: skip
-        draw = np.random.default_rng(seed)
         rows = []
         for launch, replicate in itertools.product(launches, range(replicates)):
-            luck = draw.lognormal(0, spread)
             points = [(n, slot) for n in counts for slot in range(n)]
-            for window, (n, slot) in itertools.product(range(windows), points):
+            for window, (n, slot) in itertools.product(range(4), points):
                 at = {"launch": launch, "replicate": replicate, "n": n, "slot": slot}
                 at["window"] = window
-                cpu_s = STEP_S * work(**at) * luck * draw.lognormal(0, spread)
-                step_s = cpu_s * slow(**at) * draw.lognormal(0, spread)
+                cpu_s = STEP_S * work(**at)
+                step_s = cpu_s * slow(**at)
                 per_step = {"step_median_s": step_s, "user_s_per_step": cpu_s * phase(**at)}
                 rows.append(at | per_step | {"steps": max(1, round(1 / step_s))})
         self.windows = pd.DataFrame(rows).assign(

@@ -25,9 +25,9 @@ print("ended")
 """
 
 
-def run(folder, count, seed=0, text=TRAIN, steps=1000):
+def run(folder, count, seed=0, steps=1000):
     script, file = folder / "train.py", folder / "losses.json"
-    script.write_text(text)
+    script.write_text(TRAIN)
     own = [file, str(count), str(seed), "[]"]
     words = ["-m", "scaling_study.member.losses", *own, script, str(steps)]
     done = captured([sys.executable, *words], cwd=folder)

@@ -162,6 +162,7 @@ def by_name(world):
     return type(world).__name__
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("injected", worlds.INJECTED, ids=lambda one: one.__name__)
 def test_an_injected_cause_is_named_first_in_nine_of_ten(injected):
     found = Counter(first(judge(injected(), 100 + seed, **NOISE)) for seed in range(20))
@@ -176,6 +177,7 @@ def test_an_injected_cause_is_named_first_in_nine_of_ten(injected):
         (worlds.LoaderThreads(), 1, {"loader_lock": 7.9 / 18.2}, {}),
         # What a loader computes is not taken off the pauses.
         (worlds.Paused(), 1, {"pauses": 8 / 18.2}, {}),
+        (worlds.Quota(), 0, {"cpu_quota": 1.0}, {}),
         # The kernel counts for how long members are held back, and not that they go on cold.
         (worlds.ColdQuota(), 0, {"cpu_quota": 1.0}, {}),
         (worlds.ColdQuota(interventions=worlds.ALL), 0, {"cpu_quota": 10.2 / 12.7}, {}),

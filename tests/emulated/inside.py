@@ -134,16 +134,16 @@ def launches(name, machine):
     return found
 
 
-def full_node(node=2, mib=shapes.MACHINES["uneven"].nodes[2].memory_mib):
-    """The end and the pages of a process that wants 1.5 times the memory of a node."""
+def full_node():
+    """The end and the pages of a process that wants 1.5 times the memory of node 2."""
     script = FOLDER / "fill.py"
+    size_bytes = shapes.MACHINES["uneven"].nodes[2].memory_mib * 3 // 2 * 2**20
     script.write_text(
-        f"held = bytearray(b'x') * {mib * 3 // 2 * 2**20}\n"
-        "print(open('/proc/self/numa_maps').read())\n"
+        f"held = bytearray(b'x') * {size_bytes}\nprint(open('/proc/self/numa_maps').read())\n"
     )
     ends = {}
     for mode in ("bind", "prefer"):
-        command = [sys.executable, bind.__file__, "--mempolicy", f"{mode}:{node}", "--"]
+        command = [sys.executable, bind.__file__, "--mempolicy", f"{mode}:2", "--"]
         done = captured([*command, sys.executable, str(script)])
         pages = Counter()
         for at, count in re.findall(r" N(\d+)=(\d+)", done.stdout):

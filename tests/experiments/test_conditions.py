@@ -20,10 +20,11 @@ TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 class Cohort:
     """Takes windows that are what they are said to be: valid, disturbed, or a member's end."""
 
-    def __init__(self, *outcomes, size=4):
+    size = 4
+
+    def __init__(self, *outcomes):
         self.outcomes = list(outcomes)
-        self.size = size
-        self.alive = tuple(range(size))
+        self.alive = tuple(range(self.size))
         self.did = []
 
     def take(self, window, settings, first):

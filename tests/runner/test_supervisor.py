@@ -90,9 +90,9 @@ def python(code, *args):
     return (sys.executable, "-c", code, *args)
 
 
-def rest_of_it(folder):
-    """The pid of the command, once it runs."""
-    return int(processes.written(folder / "command"))
+def pids(folder, *names):
+    """The pids of the command, of its orphan, once they run."""
+    return [int(processes.written(folder / name)) for name in names]
 
 
 def caught(folder):
@@ -135,13 +135,11 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
         processes.killed_at_the_end(watched),
         supervising(*python(code, tmp_path, ""), watched=watched.pid) as process,
     ):
-        command = rest_of_it(tmp_path)
-        orphan = int(processes.written(tmp_path / "orphan"))
+        started = pids(tmp_path, "command", "orphan")
         watched.kill()
         assert process.wait(processes.PATIENCE_S) == 128 + signal.SIGTERM
         assert caught(tmp_path) == ["SIGTERM"]
-        assert processes.has_ended(command)
-        assert processes.has_ended(orphan)
+        assert all(map(processes.has_ended, started))
     with supervising("sleep", "600", watched=processes.gone()) as process:  # gone already
         assert process.wait(processes.PATIENCE_S) == 128 + signal.SIGTERM
 
@@ -153,7 +151,7 @@ def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
         arguments = ["--watch", str(os.getppid()), "--", *python(COMMAND, str(tmp_path), "")]
         os.execv(sys.executable, [sys.executable, "-c", QUICK, *arguments])  # noqa: S606
     try:
-        command = rest_of_it(tmp_path)
+        (command,) = pids(tmp_path, "command")
         processes.wait_until(lambda: processes.state(child) == "S", "the supervisor's sleep")
         os.write(terminal, b"\x03")
         processes.wait_ended(child)
@@ -172,8 +170,7 @@ def test_impatience_changes_nothing(tmp_path):
     with supervising(
         *python(code, tmp_path, "stubborn"), code=IMPATIENT, stderr=subprocess.PIPE
     ) as process:
-        command = rest_of_it(tmp_path)
-        orphan = int(processes.written(tmp_path / "orphan"))
+        started = pids(tmp_path, "command", "orphan")
         while process.poll() is None:
             for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 with contextlib.suppress(ProcessLookupError):
@@ -182,8 +179,7 @@ def test_impatience_changes_nothing(tmp_path):
         error = process.stderr.read()
         assert process.returncode == 128 + signal.SIGTERM, error
         assert error == ""
-        assert processes.has_ended(command)
-        assert processes.has_ended(orphan)
+        assert all(map(processes.has_ended, started))
     assert caught(tmp_path) == ["SIGTERM"]
 
 
@@ -204,12 +200,12 @@ def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
     assert process.returncode == 128 + signal.SIGTERM, error
     assert error == ""
     if (tmp_path / "command").exists():
-        assert processes.has_ended(rest_of_it(tmp_path))
+        assert all(map(processes.has_ended, pids(tmp_path, "command")))
 
 
 def test_what_a_killed_command_has_in_memory_is_removed(tmp_path):
     with supervising(*python(COMMAND, tmp_path, "")) as process:
-        command = rest_of_it(tmp_path)
+        (command,) = pids(tmp_path, "command")
         memory = Path(processes.written(tmp_path / "private"), "memory").resolve()
         assert memory.is_dir()
         os.kill(command, signal.SIGKILL)

@@ -122,11 +122,8 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
 
 @pytest.mark.parametrize(("tests", "over"), [(["repeat"], False), (["repeat", "drift"], True)])
 def test_a_race_ends_where_no_start_would_tell_more(machine, tests, over):
-    plan = planned()
-    first = rounds.next_round(plan, machine, [], 0, NOW)
-    grown = plan.model_copy(update={"made": {plan.baseline: 1, plan.repeat: 1, plan.default: 2}})
+    grown, _, starts = begun(planned(), machine)
     unequal = [SimpleNamespace(test=test) for test in tests]
-    starts = measured(plan, first, better_together)
     found = rounds.next_round(grown, machine, starts, 1, NOW, unequal=unequal)
     assert (found.stage == "done", found.choice is None) == (over, over)
     if over:
@@ -147,6 +144,13 @@ def measured(plan, found, rate, done=0):
         for number, batch in enumerate(found.batches)
         for task in batch
     ]  # fmt: skip
+
+
+def begun(plan, machine):
+    """A plan whose first round was measured, what that asked for, and its starts."""
+    first = rounds.next_round(plan, machine, [], 0, NOW)
+    made = {plan.baseline: 1, plan.repeat: 1, plan.default: 2}
+    return plan.model_copy(update={"made": made}), first, measured(plan, first, better_together)
 
 
 def race(plan, machine, rate):
@@ -302,11 +306,8 @@ def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes,
 
 def wanted(machine, **more):
     """What is wanted of first models once the default launch and the baseline were measured."""
-    plan = planned(**more)
-    first = rounds.next_round(plan, machine, [], 0, NOW)
+    grown, first, starts = begun(planned(**more), machine)
     assert first.models is None  # how long a model takes is not known yet
-    starts = measured(plan, first, better_together)
-    grown = plan.model_copy(update={"made": {plan.baseline: 1, plan.repeat: 1, plan.default: 2}})
     return grown, rounds.next_round(grown, machine, starts, 1, NOW), starts
 
 

@@ -34,12 +34,9 @@ def drifting(batches, drift):
     ]
 
 
-def calm(rng, count, replicates=3, spread=0.01, points=2):
+def calm(rng, count, spread=0.01):
     """Launches that are alike."""
-    return {
-        f"calm{index}": 100.0 * np.exp(rng.normal(0.0, spread, (replicates, points)))
-        for index in range(count)
-    }
+    return {f"calm{at}": 100.0 * np.exp(rng.normal(0.0, spread, (3, 2))) for at in range(count)}
 
 
 def test_what_a_batch_has_in_common_is_no_difference_between_launches():
