@@ -20,8 +20,7 @@ from scaling_study.common import file_errors
 def test_measuring_loads_neither_tables_nor_figures(module):
     heavy = {"pandas", "scipy", "matplotlib"}
     code = f"import sys, scaling_study.{module}; print({heavy} & {{*sys.modules}})"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "set()"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
 def test_the_log_has_the_traceback_that_the_terminal_does_not_show(tmp_path, capsys):

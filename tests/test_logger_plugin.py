@@ -29,9 +29,9 @@ def terminal(monkeypatch, capsys):
     return capsys
 
 
-def handler(verbose=False, **common):
+def handler(**common):
     common = OutputSettings(quiet={Quietness.RULES}, **common)
-    shown = LogHandler(common, LogHandlerSettings(verbose=verbose))
+    shown = LogHandler(common, LogHandlerSettings(verbose=False))
     shown.user_text = user_text
     return shown
 

@@ -15,8 +15,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from configs import ROOT, short
-from processes import ran
-from projects import SHORT, take_every_window
+from jobs import read
+from processes import captured
+from projects import SHORT, hurry, take_every_window
 from scaling_study.records.analysis import STAGE_TIMES
 
 EXTRA = (
@@ -77,6 +78,10 @@ def test_the_wheel_has_every_file_that_a_study_reads(wheel):
     assert not [name for name in names if name.endswith(".pyc")]
 
 
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+"""On which `python` is the one of these tests, which has torch."""
+
+
 @pytest.fixture
 def command(wheel, tmp_path):
     """Runs the command of the installed wheel in a folder with a script, as its user types it."""
@@ -86,12 +91,11 @@ def command(wheel, tmp_path):
     shutil.copytree(ROOT / "tests/workloads", folder)
     library = place / "torch_scaling_study/workflow/lib"
     take_every_window(library / "scaling_study")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
     def run(*words):
-        command = [sys.executable, "-P", "-m", "scaling_study.study.command", *words]
-        env = {**os.environ, "PATH": path, "PYTHONPATH": str(library)}
-        return ran(command, cwd=folder, env=env)
+        words = [sys.executable, "-P", "-m", "scaling_study.study.command", *words]
+        env = {**os.environ, "PATH": PATH, "PYTHONPATH": str(library)}
+        return captured(words, cwd=folder, env=env)
 
     return folder, run
 
@@ -117,6 +121,43 @@ def test_the_installed_command_studies_a_script_without_the_checkout(command):
     assert {"observe", "measure"} <= json.loads((results / STAGE_TIMES).read_text()).keys()
 
 
+MOST_MB = 750
+"""What README.md says of the installed size, and a little more."""
+
+
+@pytest.mark.long
+def test_a_wheel_in_an_environment_without_torch_makes_a_whole_study(wheel, tmp_path):
+    folder, environment = tmp_path / "project", tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    install = ["install", "--quiet", "--constraint", ROOT / "requirements.lock", wheel]
+    subprocess.run([environment / "bin/python", "-m", "pip", *install], check=True)
+    assert not [*environment.rglob("site-packages/torch")]
+    size = subprocess.check_output([shutil.which("du"), "-sm", environment])
+    assert int(size.split()[0]) < MOST_MB
+    (library,) = environment.glob("lib/*/*/torch_scaling_study/workflow/lib/scaling_study")
+    take_every_window(library)
+    hurry(library)
+
+    shutil.copytree(ROOT / "tests/workloads", folder / "tests/workloads")
+    # Stressors are made of the study's own numpy.
+    why = {"effort": "quick", "launches": ["baseline"]}
+    launches = {"baseline": {"intra_op": 1}, "today": "off"}
+    study = short(study="installed", measure=SHORT, why=why, launches=launches)
+    study["workload"]["step"] = "optimizer"
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    known = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    words = [environment / "bin/torch-scaling-study", "study.yaml"]
+    done = captured(words, cwd=folder, env={**known, "PATH": PATH})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"runs in {sys.executable}: " in done.stdout
+    assert "`python` of your shell" in done.stdout
+    assert (folder / "reports/installed.html").stat().st_size > 20_000
+    assert json.loads((folder / "results/installed/microbenchmarks.json").read_text())["rows"]
+    (first, *_) = folder.glob("results/installed/measure/*/0.jsonl")
+    before = read(first)["readback"][0]
+    assert {member["python"] for member in before["members"]} == {sys.executable}
+
+
 def pins(name):
     lines = (ROOT / name).read_text().splitlines()
     wanted = [Requirement(line) for line in lines if not line.startswith("#")]
@@ -138,11 +179,10 @@ def test_the_lock_file_has_the_core_and_all_extras():
 
 def test_a_plan_an_analysis_and_a_report_need_no_extra(tmp_path):
     """Members run in `python` of PATH, which has torch."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     paths = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-c", WITHOUT_THEM, tmp_path, ROOT / "config/quick.yaml"]
-    env = {**os.environ, "PATH": path, "PYTHONPATH": paths}
-    done = ran(command, cwd=tmp_path, env=env)
+    words = [sys.executable, "-c", WITHOUT_THEM, tmp_path, ROOT / "config/quick.yaml"]
+    env = {**os.environ, "PATH": PATH, "PYTHONPATH": paths}
+    done = captured(words, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"runs in {sys.executable}: " in done.stdout
     assert (tmp_path / "now/report.html").exists()

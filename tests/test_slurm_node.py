@@ -1,10 +1,10 @@
 """What the executor for SLURM says; what it does is shown on a real SLURM, in tests/slurm."""
 
-import subprocess
 import sys
 
 import pytest
 
+from processes import captured
 from snakemake_executor_plugin_slurm_node import missing_outputs
 
 WITHOUT_PLUGIN = """
@@ -22,8 +22,7 @@ import snakemake_executor_plugin_slurm_node
     ],
 )
 def test_slurms_plugin_is_needed_by_those_who_use_it(options, said):
-    command = [sys.executable, "-c", WITHOUT_PLUGIN, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = captured([sys.executable, "-c", WITHOUT_PLUGIN, *options])
     assert (done.returncode, done.stderr.endswith(said)) == (int(bool(said)), True)
     assert said or not done.stderr
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import launch_scripts
+from configs import short
 from jobs import ROOT, read
 from projects import SHORT, Project
 
@@ -13,21 +14,20 @@ pytestmark = pytest.mark.slow
 
 TOYS = ROOT / "tests/toys"
 SCRIPT = "tests/workloads/paced.py"
-STUDY = {
-    "study": "toys",
+STUDY = short(
+    study="toys",
     # Steps alone: beside other tests a start takes longer than all steps of a model.
-    "workload": {
+    workload={
         "script": str(ROOT / "benchmarks/injected_faults/inject.py"),
         "args": ["pause", "--seconds", "0.006", "--", SCRIPT],
         "steps_per_model": None,
     },
-    "processes": [1],
-    "launches": {"baseline": {"intra_op": 1}, "include": [{"pace": "quick", "launcher": "polite"}]},
-    "measure": {**SHORT, "replicates": 1},
-    "profile": "off",
-    "why": {"effort": "quick", "launches": ["baseline"]},
-    "confirm": {"seconds": 10},
-}
+    processes=[1],
+    launches={"baseline": {"intra_op": 1}, "include": [{"pace": "quick", "launcher": "polite"}]},
+    measure=SHORT,
+    why={"effort": "quick", "launches": ["baseline"]},
+    confirm={"seconds": 10},
+)
 
 
 class ToyProject(Project):
@@ -58,9 +58,8 @@ def records(project, launch, kind):
 def test_both_took_effect_and_that_was_read_in_the_member(project):
     for record in records(project, "*polite*", "readback"):
         rows = {row["axis"]: row for row in record["checks"]}
-        assert rows["pace"] == {
-            "axis": "pace", "requested": "quick", "effective": "quick", "ok": True,
-        }  # fmt: skip
+        took_effect = {"requested": "quick", "effective": "quick", "ok": True}
+        assert rows["pace"] == {"axis": "pace", **took_effect}
         assert rows["launcher"]["effective"] == "polite"
         assert record["members"][0]["switches"] == {"pace": "quick"}
 

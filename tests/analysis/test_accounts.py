@@ -1,14 +1,13 @@
 """The training thread's accounts: they add up, and a quota's part is split off run_delay."""
 
 import os
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from jobs import WORKLOADS, baseline_job, command, config, environment
-from quotas import divided_group, set_quota
+from jobs import WORKLOADS, baseline_job, command, config, succeed
+from quotas import divided_group, inside, set_quota
 from scaling_study.analysis import accounts
 from scaling_study.analysis.record_rows import read_rows
 from scaling_study.records.columns import PER_STEP
@@ -80,26 +79,26 @@ BUSY = {
 }  # fmt: skip
 
 
-def derived(changed):
+def derived(**changed):
     return accounts.accounts(rows(**BUSY | changed), ONE)
 
 
-def account(frame):
+def account(**changed):
+    frame = derived(**changed)
     return {name: frame[f"trainer_{name}_s_per_step"][0] * 1e3 for name in accounts.TRAINER}
 
 
 def test_accounts_add_up_to_the_step_and_the_rest_is_shown():
-    measured = {"throttled_s": 0.2, "foreign_cpu_s": 0.1, "step_mean_s": 0.0102}
-    frame = derived(measured)
+    found = account(throttled_s=0.2, foreign_cpu_s=0.1, step_mean_s=0.0102)
     # One thread on one CPU: 0.2 s of the 0.3 s are the quota's, 0.1 s the foreign program's.
-    assert account(frame) == pytest.approx(
+    assert found == pytest.approx(
         {"user": 5, "system": 1, "runqueue": 1, "throttled": 2, "blocked": 1, "residual": 0.2}
     )
-    assert sum(account(frame).values()) == pytest.approx(10.2)
+    assert sum(found.values()) == pytest.approx(10.2)
 
 
 def test_an_unknown_quota_leaves_waiting_whole():
-    found = account(derived({}))
+    found = account()
     assert np.isnan(found.pop("throttled"))
     assert found == pytest.approx(
         {"user": 5, "system": 1, "runqueue": 3, "blocked": 1, "residual": 0}, abs=1e-9
@@ -107,12 +106,12 @@ def test_an_unknown_quota_leaves_waiting_whole():
 
 
 def test_what_was_measured_over_no_step_is_missing():
-    frame = derived({"steps": 0, "steps_active": 0, "step_mean_s": np.nan})
+    frame = derived(steps=0, steps_active=0, step_mean_s=np.nan)
     assert all(np.isnan(frame[column.name]) for column in PER_STEP)
 
 
 def test_phases_are_of_counted_steps_and_the_rest_of_all():
-    frame = derived({"load_s": 0.96, "minor_faults": 300})
+    frame = derived(load_s=0.96, minor_faults=300)
     assert frame["load_s_per_step"][0] == pytest.approx(0.01)
     assert frame["minor_faults_per_step"][0] == 3
 
@@ -121,7 +120,7 @@ def test_phases_are_of_counted_steps_and_the_rest_of_all():
 
 
 def test_counted_cycles_give_the_clock():
-    frame = derived({"cycles": 1.6e9, "instructions": 4e9})
+    frame = derived(cycles=1.6e9, instructions=4e9)
     assert frame["clock_mhz"][0] == pytest.approx(3200)
     assert frame["instructions_per_step"][0] == pytest.approx(4e7)
     assert frame["cycles_per_step"][0] == pytest.approx(1.6e7)
@@ -138,21 +137,13 @@ def test_windows_with_new_starts_count_only_where_there_are_no_others():
 # ---- a real job
 
 
-JOIN = 'echo $$ > "$0"/cgroup.procs && exec "$@"'
-
-
 def measured(folder, group, cpus):
     """Rows of windows of 1 and 2 members under a quota that stands one group above them."""
     set_quota(group, cpus)
     # A script that ends is started again, which takes time that belongs to no step.
     endless = ("--steps", "1000000")
     mapping = config(WORKLOADS / "plain_loop.py", args=endless, window_s=[1.0, 3.0], steps=20)
-    job = baseline_job(mapping)
-    done = subprocess.run(
-        ["/bin/sh", "-c", JOIN, str(group / "inner"), *command(job, folder)],
-        env=environment(folder), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    succeed(inside(group / "inner", command(baseline_job(mapping), folder)), folder)
     return read_rows(folder / "0.jsonl").rows
 
 

@@ -15,6 +15,7 @@ from scaling_study.records.verdict import Boundary
 from scaling_study.stats.interval import Interval
 
 DRAWS = 20
+REPLICATES = 3
 COHORT_NOISE = 0.03
 """Between cohorts: level only."""
 
@@ -35,16 +36,15 @@ def points_of(counts):
     return pd.DataFrame({"n": counts, "cpu_use": np.array(counts, dtype=float)})
 
 
-def found(bend, size, seed, *, replicates=3, noise=0.01):
+def found(bend, size, seed):
     """The boundary that is named where a step takes longer from `bend` processes on."""
     rng = np.random.default_rng(seed)
     n = np.array(COUNTS_OF[size])
-    levels = rng.normal(0, COHORT_NOISE, (replicates, 1))
-    logs = (
-        np.log(n / np.maximum(1.0, n / bend)) - levels - rng.normal(0, noise, (replicates, len(n)))
-    )
+    levels = rng.normal(0, COHORT_NOISE, (REPLICATES, 1))
+    noise = rng.normal(0, 0.01, (REPLICATES, len(n)))
+    logs = np.log(n / np.maximum(1.0, n / bend)) - levels - noise
     rates = pd.DataFrame(np.exp(logs), columns=n).melt(var_name="n", value_name="steps_per_s")
-    rates["replicate"] = np.tile(np.arange(replicates), len(n))
+    rates["replicate"] = np.tile(np.arange(REPLICATES), len(n))
     known = joint(rates.assign(launch="a"), [], None, 1).steps_per_s
     throughput = np.exp([known.mean(("a", count)) for count in n])
     law = choose(n, throughput, known.scatter("a"))

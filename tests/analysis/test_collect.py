@@ -1,11 +1,9 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import synthetic
-from made_records import edit, reported, slot, summary
+from made_records import edit, read_lines, reported, slot, summary, write_lines
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
 from scaling_study.analysis.record_rows import STEP_QUANTILES
@@ -21,8 +19,7 @@ BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
-    plan = synthetic.write_study(folder)
-    return folder, plan, collect(folder, typed(plan))
+    return folder, *synthetic.collected(folder)
 
 
 OF_WINDOW = ("cohort", "window", "block", "n", "attempt", "valid", "window_s", "overlap")
@@ -42,8 +39,7 @@ def of(frame, launch):
 def test_windows_hold_every_member_and_window_of_the_records(study):
     folder, _, collected = study
     launch = synthetic.LAUNCHES[3]  # has retries
-    path = folder / "measure" / launch.id / "1.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_lines(folder / "measure" / launch.id / "1.jsonl")
     windows = [record for record in records if record["kind"] == "window"]
     rows = of(collected.windows, launch)
     rows = rows[rows["replicate"] == 1].reset_index(drop=True)
@@ -56,24 +52,19 @@ def test_windows_hold_every_member_and_window_of_the_records(study):
         assert {name: row[name] for name in OF_MEMBER} == {name: member[name] for name in OF_MEMBER}
         assert row["flags"] == ";".join(window["flags"])
         assert row["foreign_cpu_s"] == window["machine"]["foreign_cpu_s"]
-        quantiles = [row[name] for name in STEP_QUANTILES]
-        levels = [*STEP_QUANTILES.values()]
-        assert quantiles == pytest.approx(np.quantile(member["step_us"], levels) / 1e6)
+        quantiles = np.quantile(member["step_us"], [*STEP_QUANTILES.values()]) / 1e6
+        assert [row[name] for name in STEP_QUANTILES] == pytest.approx(quantiles)
         accounts = [f"trainer_{name}_s_per_step" for name in TRAINER]
         assert row[accounts].sum() == pytest.approx(row["step_mean_s"])
 
 
 def ended(path, steps):
     """Have all members of a record file say after how many steps their script ended."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    *records, end = read_lines(path)
     (before,) = [record for record in records if record["kind"] == "readback"]
     told = {"starts": 2, "steps": steps, "shortest": steps, "longest": steps}
-    after = before | {
-        "when": "after",
-        "members": [member | {"ended": told} for member in before["members"][:1]],
-    }
-    lines = [json.dumps(record) for record in (*records[:-1], after, records[-1])]
-    path.write_text("\n".join(lines) + "\n")
+    members = [member | {"ended": told} for member in before["members"][:1]]
+    write_lines(path, [*records, before | {"when": "after", "members": members}, end])
 
 
 def test_starts_that_ended_give_models_per_hour(tmp_path):
@@ -102,9 +93,8 @@ def test_tables_follow_the_plan_and_hold_the_columns_of_the_documentation(study)
     for table, frame in tables(collected):
         assert frame.columns.tolist() == table.names
         order = frame["launch"].drop_duplicates().tolist()  # of none, where nothing comes back
-        assert order == [each["id"] for each in plan["launches"] if each["id"] in order]
-    points = of(collected.points, BASELINE)
-    assert points["n"].tolist() == [1, 2, 3, 4, 6, 8]
+        assert order == [each.id for each in plan.launches if each.id in order]
+    assert of(collected.points, BASELINE)["n"].tolist() == [1, 2, 3, 4, 6, 8]
 
 
 def test_an_all_failed_study_gives_empty_tables(tmp_path):
@@ -112,22 +102,22 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
         synthetic.Launch({}, "default", ending="failed"),
         synthetic.Launch({"intra_op": 1}, "baseline", ending="skipped"),
     ]
-    plan = synthetic.write_study(tmp_path, launches=launches)
-    collected = collect(tmp_path, typed(plan))
+    _, collected = synthetic.collected(tmp_path, launches=launches)
     for table, frame in tables(collected):
         pd.testing.assert_frame_equal(frame, table.frame())
     assert len(collected.cohorts.cohorts) == 6
 
 
 def test_a_study_without_a_valid_window_has_its_windows_and_no_points(tmp_path):
-    plan = synthetic.write_study(tmp_path, launches=[BASELINE])
-    for path in tmp_path.glob("measure/*/*.jsonl"):
-        path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
-    collected = collect(tmp_path, typed(plan))
+    def disturb(_plan):
+        for path in tmp_path.glob("measure/*/*.jsonl"):
+            path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
+
+    plan, collected = synthetic.collected(tmp_path, disturb, launches=[BASELINE])
     assert len(collected.windows)
     assert not collected.windows["valid"].any()
     assert not collected.points["steps"].sum()
-    stages.analyse(tmp_path, typed(plan))
+    stages.analyse(tmp_path, plan)
 
 
 def test_nothing_measured_says_what_to_do(tmp_path):
@@ -138,10 +128,12 @@ def test_nothing_measured_says_what_to_do(tmp_path):
 
 def test_missing_and_unplanned_files_are_listed(tmp_path):
     launches = [BASELINE, synthetic.Launch({"intra_op": 2}, "grid")]
-    plan = synthetic.write_study(tmp_path, launches=launches)
-    plan["launches"].pop()
-    (tmp_path / "measure" / BASELINE.id / "1.jsonl").unlink()
-    collected = collect(tmp_path, typed(plan))
+
+    def lose(plan):
+        plan["launches"].pop()
+        (tmp_path / "measure" / BASELINE.id / "1.jsonl").unlink()
+
+    _, collected = synthetic.collected(tmp_path, lose, launches=launches)
     (missing,) = collected.cohorts.missing
     assert (missing.launch, missing.replicate) == (BASELINE.id, 1)
     assert collected.cohorts.left_out == tuple(
@@ -152,8 +144,7 @@ def test_missing_and_unplanned_files_are_listed(tmp_path):
 
 def test_a_machine_of_its_own_keeps_its_points(tmp_path):
     machines = [synthetic.machine(), synthetic.machine(name="host-b", cpus=4)]
-    plan = synthetic.write_study(tmp_path, launches=[BASELINE], machines=machines)
-    collected = collect(tmp_path, typed(plan))
+    _, collected = synthetic.collected(tmp_path, launches=[BASELINE], machines=machines)
     assert list(collected.cohorts.machines) == [each["hash"] for each in machines]
     assert (collected.points["replicates"] == 3).all()
     assert len(collected.points) == 12
@@ -172,11 +163,11 @@ def test_windows_measured_differently_are_not_pooled(tmp_path, key, what):
     edit(path, "cohort", lambda record: record.update({key: "other"}))
     with pytest.raises(RecordError) as caught:
         collect(tmp_path, typed(plan))
-    message = str(caught.value)
-    assert what in message
-    assert f"{key} other: measure/{BASELINE.id}/2.jsonl" in message
-    assert f"measure/{BASELINE.id}/0.jsonl, measure/{BASELINE.id}/1.jsonl" in message
-    assert "run the study again" in message
+    for words in (
+        what, f"{key} other: measure/{BASELINE.id}/2.jsonl", "run the study again",
+        f"measure/{BASELINE.id}/0.jsonl, measure/{BASELINE.id}/1.jsonl",
+    ):  # fmt: skip
+        assert words in str(caught.value)
 
 
 def test_builds_measure_different_things_by_intent(tmp_path):
@@ -198,12 +189,10 @@ def test_a_file_in_the_wrong_place_is_refused(tmp_path):
 def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=[BASELINE], ns=[1, 2], replicates=1)
     path = tmp_path / "measure" / BASELINE.id / "0.jsonl"
-    again = [json.loads(line) for line in path.read_text().splitlines()]
-    with path.open("a") as file:
-        file.writelines(json.dumps({**record, "cohort": 1}) + "\n" for record in again)
+    records = read_lines(path)
+    write_lines(path, [*records, *({**record, "cohort": 1} for record in records)])
     points = collect(tmp_path, typed(plan)).points
-    assert points["replicates"].tolist() == [1, 1]
-    assert points["windows"].tolist() == [6, 6]
+    assert (points["replicates"].tolist(), points["windows"].tolist()) == ([1, 1], [6, 6])
     assert points["steps_per_s_low"].isna().all()
 
 

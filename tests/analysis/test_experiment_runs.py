@@ -4,7 +4,7 @@ import pytest
 from made_records import edit
 from scaling_study.analysis import experiment_runs
 from scaling_study.records.codec import RecordError
-from synthetic_why import Step, World, write_run
+from synthetic_why import MS, Step, World, write_run
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_members_of_different_speed_give_the_step_of_all_throughput(path):
     table = experiment_runs.read_run(path).windows
     row = table[table["n"] == 2].iloc[0]
     # Rates 1 and 1/3 together: two members share 4/3 steps.
-    assert row["step_s"] == pytest.approx(Step().total * 2 / (4 / 3), rel=1e-3)
+    assert row["step_s"] == pytest.approx(Step().total * MS * 2 / (4 / 3), rel=1e-3)
 
 
 def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):

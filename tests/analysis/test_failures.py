@@ -1,23 +1,19 @@
-import json
-
 import synthetic
+from made_records import read_lines, write_lines
 from scaling_study.analysis.analyse import list_failures
-from scaling_study.analysis.collect import collect
 from scaling_study.records.analysis import Failures, Point
-from synthetic import typed
 
 
-def failures(folder, *launches, edit=None, **options):
-    plan = synthetic.write_study(folder, launches=launches, **options)
-    if edit is not None:
+def failures(folder, *launches, edit=lambda _: None, **options):
+    def change(_plan):
         edit(folder / "measure" / launches[0].id)
-    cohorts = collect(folder, typed(plan)).cohorts
-    return list_failures("m", cohorts.cohorts, cohorts.missing)
+
+    _, found = synthetic.collected(folder, change, launches=launches, **options)
+    return list_failures("m", found.cohorts.cohorts, found.cohorts.missing)
 
 
 def test_a_complete_study_lists_nothing(tmp_path):
-    found = failures(tmp_path, synthetic.Launch())
-    assert found == Failures(machine="m")
+    assert failures(tmp_path, synthetic.Launch()) == Failures(machine="m")
 
 
 def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
@@ -45,24 +41,20 @@ def test_every_ending_is_listed_with_reason_and_remedy(tmp_path):
 def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
     launch = synthetic.Launch({"intra_op": 1}, "baseline", never_valid=(4,))
     found = failures(tmp_path, launch, ns=[1, 4], replicates=2, windows=3)
-    assert [(each.n, each.flag, each.count) for each in found.windows] == [
-        (4, "foreign_cpu", 6),
-        (4, "short_overlap", 6),
-    ]
+    lost = [(each.n, each.flag, each.count) for each in found.windows]
+    assert lost == [(4, "foreign_cpu", 6), (4, "short_overlap", 6)]
     assert found.points == (Point(launch=launch.id, label=launch.label, n=4),)
 
 
 def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
     def stop(folder):
         path = folder / "0.jsonl"
-        lines = path.read_text().splitlines(keepends=True)[:-1]
-        path.write_text("".join(lines))
+        write_lines(path, read_lines(path)[:-1])
 
     def go_on(folder):
         path = folder / "0.jsonl"
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        again = [{**record, "cohort": 1} for record in records]
-        path.write_text("".join(json.dumps(one) + "\n" for one in [*records[:-1], *again]))
+        records = read_lines(path)
+        write_lines(path, [*records[:-1], *({**record, "cohort": 1} for record in records)])
 
     stopped = failures(tmp_path / "stopped", synthetic.Launch(), edit=stop).launches
     assert [(each.status, each.replicate) for each in stopped] == [("interrupted", 0)]

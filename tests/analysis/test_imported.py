@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from configs import ROOT
 from scaling_study.analysis import imported
+from scaling_study.analysis.imported import COMMAND, findings, throughput
 from scaling_study.common.problems import ConfigError
+from scaling_study.common.quantities import TIMES
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import read_config
 from scaling_study.config.import_config import is_import
+from scaling_study.config.plan import make_plan
+from scaling_study.records.analysis import SavedTable
 
 TABLES = {n: f"config/tables/tsmixerx-{n}.txt" for n in (4, 32, 64)}
 HEAD = "Name  Self CPU  CPU total  CPU time avg  # of Calls\n"
@@ -22,21 +29,22 @@ def in_the_project(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def config(tables=TABLES, **keys):
     return {"study": "s", "import": {"tables": dict(tables), **keys}}
 
 
-def study_of(*texts, **keys):
-    """Read texts, as the tables of 1, 2, … processes, which stand in the working directory."""
-    for n, text in enumerate(texts, 1):
-        Path(f"{n}.txt").write_text(text, encoding="utf-8")
-    tables = {n: f"{n}.txt" for n in range(1, len(texts) + 1)}
-    return imported.read_tables(imported.load_import(config(tables, **keys)))
+@pytest.fixture
+def study_of(tmp_path, monkeypatch):
+    """Reads texts, as the tables of 1, 2, … processes, which stand in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def study_of(*texts, **keys):
+        tables = {n: f"{n}.txt" for n in range(1, len(texts) + 1)}
+        for name, text in zip(tables.values(), texts, strict=True):
+            Path(name).write_text(text, encoding="utf-8")
+        return imported.read_tables(imported.load_import(config(tables, **keys)))
+
+    return study_of
 
 
 def problems(call, *args, **keys):
@@ -45,8 +53,7 @@ def problems(call, *args, **keys):
     return [str(problem) for problem in caught.value.problems]
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_a_plain_loop_has_more_in_a_step_than_its_optimizer():
+def test_a_plain_loop_has_more_in_a_step_than_its_optimizer(study_of):
     (one,) = (table.saved for table in study_of(PLAIN))
     assert (one.steps, one.step_s) == (10, pytest.approx(0.004))
     assert one.step_from == "self time of the rows, so at least"
@@ -54,8 +61,7 @@ def test_a_plain_loop_has_more_in_a_step_than_its_optimizer():
     assert one.saved.step_s == pytest.approx(0.006)
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_one_meaning_of_a_step_for_all_tables():
+def test_one_meaning_of_a_step_for_all_tables(study_of):
     inside = PLAIN.replace("10.000ms  10.000ms  1.000ms", "10.000ms  40.000ms  4.000ms")
     assert study_of(inside)[0].saved.step_from == "time in Optimizer.step#SGD.step"
     both = [one.saved for one in study_of(inside, PLAIN)]
@@ -63,8 +69,7 @@ def test_one_meaning_of_a_step_for_all_tables():
     assert both[0].step_from.startswith("self time")
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_steps_from_the_config_or_the_schedule_or_an_error():
+def test_steps_from_the_config_or_the_schedule_or_an_error(study_of):
     text = PLAIN.replace("Optimizer.step#SGD.step", "step")
     (told,) = problems(study_of, text)
     assert told.startswith("import.tables[1] = '1.txt': has no row Optimizer.step")
@@ -103,8 +108,7 @@ def test_mistakes_in_the_config(mapping, start, end):
     assert told.endswith(end)
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_all_mistakes_of_all_tables_at_once():
+def test_all_mistakes_of_all_tables_at_once(study_of):
     bad = HEAD + "aten::mm  1.0  1.0ms  1.0ms  1\n" * 5
     told = problems(study_of, bad, PLAIN.replace("SGD.step  10.000ms", "SGD.step  10.000"), "")
     assert len(told) == 7
@@ -117,3 +121,61 @@ def test_all_mistakes_of_all_tables_at_once():
 @pytest.mark.parametrize("mapping", [None, [], {"study": "s"}, {"workload": {}, "imports": {}}])
 def test_other_configs_are_not_imported(mapping):
     assert not is_import(mapping)
+
+
+# ---- growth: computed from tables, and never a cause by itself
+
+
+def saved(n, step_s):
+    fixed = {"path": "a.txt", "steps": 100, "steps_from": "", "step_from": "", "rows": 1}
+    return SavedTable(n=n, step_s=step_s, rows_s=step_s, **fixed)
+
+
+def grown(**ratios):
+    """Tables of 4 and 64 processes: each operator takes its ratio as long in the second one."""
+    rows = [
+        {"n": n, "operator": name, "group": name, "calls_per_step": 10.0,
+         "self_s_per_step": 1e-3 * factor, "flops_per_step": None}
+        for name, ratio in ratios.items()
+        for n, factor in ((4, 1.0), (64, ratio))
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    steps_s = frame.groupby("n")["self_s_per_step"].sum()
+    return [saved(n, step_s) for n, step_s in steps_s.items()], frame
+
+
+def test_operators_that_grow_alike_are_told_from_those_that_do_not():
+    """The golden report of the reference tables shows the latter."""
+    facts = " ".join(findings(*grown(a=3.0, b=3.0)).facts)
+    assert "All 2 operators in both tables take longer with 64 processes than with 4" in facts
+    assert f"{TIMES} (a) to " in facts
+    assert "They grow alike." in facts
+    assert "100% of the added time" in facts
+    facts = " ".join(findings(*grown(a=1.0, b=4.0)).facts)
+    assert "1 of 2 operators" in facts
+    assert "alike" not in facts
+
+
+def test_a_step_that_does_not_grow_needs_no_explanation():
+    tables, operators = grown(a=1.05)
+    assert "nothing to explain" in findings(tables, operators).answer
+    assert "nothing to explain" in findings(tables[:1], operators).answer
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "start"),
+    [
+        ({4: 0.01, 8: 0.01}, "8 processes do the most together: 800 steps/s"),
+        ({4: 0.01, 8: 0.02}, "8 processes do no more together than 4: 400 against 400 steps/s"),
+        ({1: 0.01, 4: 0.01, 8: 0.03}, "8 processes do no more together than 4: 267 against 400"),
+        ({4: 0.01, 8: 0.0197}, "8 processes do no more together than 4: 406 against 400"),
+        ({4: 0.01, 8: 0.0190}, "8 processes do the most together: 421 steps/s"),
+    ],
+)
+def test_throughput_is_computed(steps_s, start):
+    assert throughput([saved(*one) for one in steps_s.items()]).startswith(start)
+
+
+def test_the_config_that_decides_is_ready():
+    plan = make_plan(load_config(read_config(ROOT / COMMAND.split()[-1])))
+    assert (plan.why.effort, plan.processes) == ("full", "auto")

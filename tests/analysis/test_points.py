@@ -5,16 +5,14 @@ import pytest
 import synthetic
 from made_records import summary
 from scaling_study.analysis import points
-from scaling_study.analysis.collect import collect
-from synthetic import typed
 
 STILL = synthetic.Noise(replicate=0, point=0, window=0, step=0)
+NEAR = {"check_names": False, "check_index": False}
 
 
 def collected(folder, law, **options):
     launch = synthetic.Launch({"intra_op": 1}, "baseline", law)
-    plan = synthetic.write_study(folder, launches=[launch], **options)
-    return collect(folder, typed(plan))
+    return synthetic.collected(folder, launches=[launch], **options)[1]
 
 
 def test_points_are_the_truth_where_there_is_no_noise(tmp_path):
@@ -22,14 +20,16 @@ def test_points_are_the_truth_where_there_is_no_noise(tmp_path):
     points = collected(tmp_path, law, noise=STILL).points.set_index("n")
     truth = pd.Series({n: law(n) for n in points.index})
     n = points.index.to_series()
-    near = {"rtol": 1e-4, "check_names": False}
-    pd.testing.assert_series_equal(points["steps_per_s"], truth, **near)
-    pd.testing.assert_series_equal(points["step_s"], n / truth, **near)
-    pd.testing.assert_series_equal(points["step_median_s"], n / truth, **near)
-    pd.testing.assert_series_equal(points["models_per_hour"], truth * 3600 / 499, **near)
-    pd.testing.assert_series_equal(points["speedup"], truth / 50.0, **near)
-    pd.testing.assert_series_equal(points["efficiency"], truth / 50.0 / n, **near)
-    pd.testing.assert_series_equal(points["cpu_use"], 0.95 * n, **near)
+    for column, expected in {
+        "steps_per_s": truth,
+        "step_s": n / truth,
+        "step_median_s": n / truth,
+        "models_per_hour": truth * 3600 / 499,
+        "speedup": truth / 50.0,
+        "efficiency": truth / 50.0 / n,
+        "cpu_use": 0.95 * n,
+    }.items():
+        pd.testing.assert_series_equal(points[column], expected, rtol=1e-4, check_names=False)
     assert points["member_spread"].max() < 1e-4
     assert points["minor_faults_per_step"].tolist() == pytest.approx([100.0] * 6)
     assert points["rss_bytes"].tolist() == pytest.approx([600 * 2**20 + (k - 1) / 2 for k in n])
@@ -87,9 +87,6 @@ def test_what_drifted_between_the_jobs_of_a_race_is_no_part_of_a_rate():
     assert (found["steps_per_s"] * found["step_s"]).tolist() == pytest.approx(found["n"].tolist())
     alone = points.replicates(rates, [], {"m": points.joint(rates, [], 100, 1)}, 100)
     assert (alone["drift"] == 1).all()
-
-
-NEAR = {"check_names": False, "check_index": False}
 
 
 def test_models_per_hour_hold_the_start_of_a_process(tmp_path, monkeypatch):

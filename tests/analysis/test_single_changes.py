@@ -4,13 +4,9 @@ import pytest
 
 import synthetic
 from made_records import kept
-from scaling_study.analysis.collect import collect
 from scaling_study.analysis.points import joint
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.records.analysis import SingleChanges
-from synthetic import typed
-
-QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
 
 def launch(role, rate, **values):
@@ -30,20 +26,19 @@ STUDY = (
 
 
 def analysed(folder, launches=STUDY, **options):
-    plan = synthetic.write_study(
-        folder, launches=launches, **{"noise": QUIET, "ns": (1, 2), **options}
-    )
-    for one in plan["launches"]:
-        one["axes"].setdefault("gc", "default")
-    found = collect(folder, typed(plan))
+    def change(plan):
+        for one in plan["launches"]:
+            one["axes"].setdefault("gc", "default")
+
+    options = {"noise": synthetic.QUIET, "ns": (1, 2), **options}
+    plan, found = synthetic.collected(folder, change, launches=launches, **options)
     drawn = joint(found.replicates, found.cohorts.cohorts, None, 1).steps_per_s
-    return kept(single_changes("m", found.points, drawn, typed(plan)))
+    return kept(single_changes("m", found.points, drawn, plan))
 
 
 def test_single_changes_are_compared_alone_and_the_way_to_the_best_begins_with_most(tmp_path):
     found = analysed(tmp_path)
-    assert found.n == 1
-    assert found.baseline.launch == STUDY[1].id
+    assert (found.n, found.baseline.launch) == (1, STUDY[1].id)
     assert [(one.axis, one.value) for one in found.changes] == [
         ("intra_op", 2), ("intra_op", 4), ("intra_op", "default"), ("allocator", "mimalloc"),
         ("gc", "frozen"),

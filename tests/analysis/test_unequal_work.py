@@ -1,7 +1,6 @@
 """Steps of unequal work are found, and nothing else is taken for them."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -10,16 +9,10 @@ import pytest
 
 import rendering
 import synthetic
-from made_records import made_plan, reported, summary
+from made_records import edit_members, made_plan, reported, summary
 from scaling_study.analysis.points import joint
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
-from scaling_study.records.analysis import (
-    Noise,
-    Ranked,
-    Recommendation,
-    Recommended,
-    ReferencePoint,
-)
+from scaling_study.records import analysis
 from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.records.tables import read_table
 from scaling_study.stats.interval import Interval
@@ -40,23 +33,20 @@ class World:
         work: Of a step, by launch, replicate, n, slot and window.
         slow: By what factor a step takes longer than its CPU time; of the same.
         phase: CPU time of a window beside its steps, in such; of the same.
-        spread: Standard deviation of the logarithm between starts, and between windows.
     """
 
     def __init__(
-        self, work=even, *, slow=even, phase=even, counts=(1, 2), replicates=2, windows=4,
-        launches=SINGLE, threads=1, spread=0.0, seed=1,
+        self, work=even, *, slow=even, phase=even, counts=(1, 2), replicates=2, launches=SINGLE,
+        threads=1,
     ):  # fmt: skip
-        draw = np.random.default_rng(seed)
         rows = []
         for launch, replicate in itertools.product(launches, range(replicates)):
-            luck = draw.lognormal(0, spread)
             points = [(n, slot) for n in counts for slot in range(n)]
-            for window, (n, slot) in itertools.product(range(windows), points):
+            for window, (n, slot) in itertools.product(range(4), points):
                 at = {"launch": launch, "replicate": replicate, "n": n, "slot": slot}
                 at["window"] = window
-                cpu_s = STEP_S * work(**at) * luck * draw.lognormal(0, spread)
-                step_s = cpu_s * slow(**at) * draw.lognormal(0, spread)
+                cpu_s = STEP_S * work(**at)
+                step_s = cpu_s * slow(**at)
                 per_step = {"step_median_s": step_s, "user_s_per_step": cpu_s * phase(**at)}
                 rows.append(at | per_step | {"steps": max(1, round(1 / step_s))})
         self.windows = pd.DataFrame(rows).assign(
@@ -84,13 +74,10 @@ class World:
         rows = []
         for launch, n in drawn.column:
             one = drawn.ratio((launch, n), (launch, 1))
-            rows.append(("m", launch, n, one.value, one.low, one.high))
-        names = ["machine", "launch", "n", "speedup", "speedup_low", "speedup_high"]
-        found = pd.DataFrame(rows, columns=names)
-        return found.assign(
-            label=found.launch.str.upper(), user_s_per_step=STEP_S,
-            runqueue_s_per_step=STEP_S * self.waits,
-        )  # fmt: skip
+            rows.append((launch, launch.upper(), n, one.value, one.low, one.high))
+        names = ["launch", "label", "n", "speedup", "speedup_low", "speedup_high"]
+        counted = {"user_s_per_step": STEP_S, "runqueue_s_per_step": STEP_S * self.waits}
+        return pd.DataFrame(rows, columns=names).assign(machine="m", **counted)
 
     def judge(self):
         return unequal_work(self.points, self.rates, self.windows[COLUMNS], self.cohorts, PLAN)
@@ -124,8 +111,7 @@ def test_each_test_finds_its_own():
     assert slower.tests == ["drift"]
     lighter = World(lambda n, **_: 1 / n, counts=(1, 2, 4))
     (found,) = lighter.judge()
-    assert found.test == "growth"
-    assert found.factor == pytest.approx(16)
+    assert (found.test, found.factor) == ("growth", pytest.approx(16))
     assert found.text.startswith("4 processes give 16.0")
     assert f"throughput of one ({found.launch.upper()})" in found.text
 
@@ -177,12 +163,12 @@ def test_threads_that_may_spin_for_each_other_tell_nothing():
 
 def choice(gain, replicates=1, others=1):
     point = {"launch": "a", "label": "a", "n": 1, "replicates": replicates}
-    return Recommendation(
+    return analysis.Recommendation(
         status="ok",
-        default=ReferencePoint(**point),
-        recommended=Recommended(**point),
+        default=analysis.ReferencePoint(**point),
+        recommended=analysis.Recommended(**point),
         ratio=None if gain is None else Interval(gain),
-        ranking=(Ranked(**point),) * (1 + others),
+        ranking=(analysis.Ranked(**point),) * (1 + others),
     )
 
 
@@ -223,7 +209,7 @@ def uneven(folder, *, marked):
     """A made-up study whose windows have steps of 1 to 25 times the work, and say their samples."""
     draw = np.random.default_rng(1)
 
-    def harder(member):
+    def harder(_launch, member):
         work = int(draw.choice([1, 5, 25]))
         member["samples_active"] = 10 * work * member["steps_active"]
         member["step_us"] = [work * us for us in member["step_us"]]
@@ -232,19 +218,14 @@ def uneven(folder, *, marked):
 
     def change(plan):
         plan["workload"]["samples_per_step"] = "mark" if marked else None
-        for path in sorted((folder / "measure").glob("*/*.jsonl")):
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
-            for member in (one for line in lines for one in line.get("members", ())):
-                if "steps" in member:
-                    harder(member)
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        edit_members(folder, harder)
 
     return rendering.make_study(folder, change, launches=LAUNCHES, ns=(1, 2, 4))
 
 
 def test_nothing_is_recommended_and_the_reason_says_what_to_do(tmp_path):
     folder = uneven(tmp_path, marked=False)
-    found = rendering.entry(folder, "recommendation", Recommendation)
+    found = rendering.entry(folder, "recommendation", analysis.Recommendation)
     assert (found.status, found.recommended, found.ranking) == ("none", None, ())
     assert found.reason.startswith("steps differ too much in work to compare launches: ")
     for text in (
@@ -257,8 +238,8 @@ def test_nothing_is_recommended_and_the_reason_says_what_to_do(tmp_path):
 def test_per_sample_launches_compare_as_if_all_steps_were_equal(tmp_path):
     folder = uneven(tmp_path / "uneven", marked=True)
     even = rendering.make_study(tmp_path / "even", launches=LAUNCHES, ns=(1, 2, 4))
-    assert rendering.entry(folder, "noise", Noise).spread < 0.05
-    chosen = rendering.entry(folder, "recommendation", Recommendation).recommended
+    assert rendering.entry(folder, "noise", analysis.Noise).spread < 0.05
+    chosen = rendering.entry(folder, "recommendation", analysis.Recommendation).recommended
     assert chosen.label == "intra_op 1, allocator jemalloc"
     # A step is the mean one of the default launch, so only the unit differs.
     for table, columns in (

@@ -21,7 +21,7 @@ import injected
 import synthetic_why
 from injected_worlds import Quota
 from jobs import environment, planned, processes
-from processes import ran, wait_until
+from processes import captured, wait_until
 from scaling_study.host.limits import read_hierarchy
 from scaling_study.host.probe import read_machine
 from scaling_study.records import codec
@@ -82,7 +82,7 @@ BUSY = (
 @no_quota
 def test_a_quota_holds_and_is_removed(tmp_path):
     command = [*OUTSIDE, "--quota-cpus", "0.2", "--", sys.executable, "-c", BUSY]
-    done = ran(command, env=environment(tmp_path))
+    done = captured(command, env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     assert 0 < float(done.stdout) < 0.5  # without a quota nearly 1; beside others it may be less
     assert groups() == []

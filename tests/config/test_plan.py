@@ -7,19 +7,19 @@ import sys
 import pytest
 
 from configs import ROOT, config, minimal
+from jobs import planned
 from scaling_study import cli
 from scaling_study.config import launches
-from scaling_study.config.config import load_config
 from scaling_study.config.estimate import Estimate, chosen_counts, describe
 from scaling_study.config.launches import launch_id
-from scaling_study.config.plan import Plan, make_plan, priority, read_plan
+from scaling_study.config.plan import Plan, priority, read_plan
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
 
 pytestmark = pytest.mark.usefixtures("config_folder")
 
 
 def plan(**sections):
-    return make_plan(load_config(minimal(**sections)))
+    return planned(minimal(**sections))
 
 
 def arms(made):
@@ -153,7 +153,7 @@ def test_profiled_counts_are_the_ends_or_those_asked_for_that_there_are(asked, c
 
 
 def test_description_says_what_will_be_done():
-    made = make_plan(load_config(config()))
+    made = planned(config())
     made = made.model_copy(update={"launches": made.launches[:4]})
     text = describe(made, (1, 2, 4))
     for said in (
@@ -214,7 +214,7 @@ def test_check_writes_the_plan_or_shows_all_mistakes(monkeypatch, capsys, tmp_pa
     quick, mistaken = ROOT / "config/quick.yaml", tmp_path / "config.yaml"
     output = tmp_path / "made folder" / "plan.json"
     assert check(monkeypatch, quick, output) == 0
-    assert read_plan(output) == make_plan(load_config(config(quick)))
+    assert read_plan(output) == planned(config(quick))
     assert capsys.readouterr().out.startswith("Study quick: ")
     mistaken.write_text("study: a/b\nworkload: {script: path/to/train.py}\nsed: 1\n")
     assert check(monkeypatch, mistaken, tmp_path / "plan.json") == 2

@@ -8,23 +8,18 @@ import pytest
 
 import jobs
 import synthetic
-from made_records import made_plan
+from made_records import edit_members, made_plan
 from scaling_study.analysis.collect import collect
 from scaling_study.common import placeholders
 from scaling_study.config import work
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import Plan
-from scaling_study.config.work import (
-    changed_training,
-    epoch_s,
-    model_length,
-    with_learnt,
-    work_by_launch,
-)
 from scaling_study.host import probe
+from scaling_study.records.analysis import shown
 from scaling_study.records.codec import RecordError
 from scaling_study.records.model_length import ModelLength, is_model, pool
 from scaling_study.runner import resolve
+from scaling_study.stats.interval import Interval
 from synthetic import typed
 
 
@@ -137,12 +132,11 @@ def declare(folder, plan, sizes):
 def say(folder, plan, sizes):
     """Let the script say it in each step."""
     plan["workload"]["samples_per_step"] = "mark"
-    for path in (folder / "measure").glob("*/*.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for member in (one for line in lines for one in line.get("members", ())):
-            if "steps_active" in member:
-                member["samples_active"] = sizes[path.parent.name] * member["steps_active"]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def count(launch, member):
+        member["samples_active"] = sizes[launch] * member["steps_active"]
+
+    edit_members(folder, count)
 
 
 FACTORS = {"steps_per_s": 4, **dict.fromkeys(("step_s", "step_mean_s", "step_median_s"), 1 / 4)}
@@ -183,7 +177,7 @@ RANKS = [{"ranks": "none"}, {"ranks": 1}, {"ranks": 4}]
 
 @pytest.mark.parametrize("workload", [{}, {"samples_per_step": 32}])
 def test_every_rank_does_the_work_of_a_step(workload):
-    assert list(work_by_launch(planned(*RANKS, **workload)).values()) == [1, 1, 4]
+    assert list(work.work_by_launch(planned(*RANKS, **workload)).values()) == [1, 1, 4]
 
 
 def test_ranks_that_divide_a_step_train_as_before():
@@ -195,8 +189,8 @@ def test_ranks_that_divide_a_step_train_as_before():
         {"ranks": 2, "size": 128, "autocast": "bf16"},
     ]
     plan = planned(*launches, samples_per_step="size", parameters={"size": 256})
-    assert list(work_by_launch(plan).values()) == [1.0, 1.0, 2.0, 2.0, 1.0]
-    assert list(changed_training(plan).values()) == [
+    assert list(work.work_by_launch(plan).values()) == [1.0, 1.0, 2.0, 2.0, 1.0]
+    assert list(work.changed_training(plan).values()) == [
         {}, {}, {"ranks": 2}, {"size": 512}, {"autocast": "bf16"},
     ]  # fmt: skip
 
@@ -210,7 +204,7 @@ def test_what_trains_otherwise_than_the_default_or_the_baseline_is_told():
         parameters={"size": 128},
     )
     plan = plan.model_copy(update={"baseline": "1"})
-    assert list(changed_training(plan).values()) == [{}, {}, {"ranks": 4, "size": 128}]
+    assert list(work.changed_training(plan).values()) == [{}, {}, {"ranks": 4, "size": 128}]
 
 
 def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
@@ -222,15 +216,15 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
         samples_per_step="mark",
         parameters={"size": 256},
     )
-    known = with_learnt(plan, {"0": 255.4, "1": 256.0, "2": 512.0})
-    assert list(work_by_launch(known).values()) == pytest.approx([1, 1, 2, 4], rel=0.01)
-    assert list(changed_training(known).values()) == [
+    known = work.with_learnt(plan, {"0": 255.4, "1": 256.0, "2": 512.0})
+    assert list(work.work_by_launch(known).values()) == pytest.approx([1, 1, 2, 4], rel=0.01)
+    assert list(work.changed_training(known).values()) == [
         {}, {}, {"ranks": 2, "size": 512}, {"ranks": 4},
     ]  # fmt: skip
-    assert epoch_s(known, 5.0) is None
+    assert work.epoch_s(known, 5.0) is None
     of_epochs = {"workload": plan.workload.model_copy(update={"samples_per_epoch": 2554})}
-    assert epoch_s(known.model_copy(update=of_epochs), 5.0) == pytest.approx(2.0)
-    assert epoch_s(plan.model_copy(update=of_epochs), 5.0) is None
+    assert work.epoch_s(known.model_copy(update=of_epochs), 5.0) == pytest.approx(2.0)
+    assert work.epoch_s(plan.model_copy(update=of_epochs), 5.0) is None
 
 
 # ---- how many steps a model has
@@ -242,7 +236,7 @@ def seen(*lengths):
 
 
 @pytest.mark.parametrize(
-    ("default", "other", "work", "found"),
+    ("default", "other", "times", "found"),
     [
         pytest.param([seen(300, 300), seen(300)], [], 1, ModelLength(3, 300, 300, 300), id="alike"),
         pytest.param([seen(290, 310)], [seen(600)], 1, ModelLength(3, 300, 290, 600),
@@ -252,8 +246,8 @@ def seen(*lengths):
         pytest.param([], [], 1, ModelLength(), id="no start has ended"),
     ],
 )  # fmt: skip
-def test_starts_that_ended_tell_the_steps_of_a_model(default, other, work, found):
-    assert model_length({"d": default, "b": other}, {"d": 1.0, "b": work}, "d") == found
+def test_starts_that_ended_tell_the_steps_of_a_model(default, other, times, found):
+    assert work.model_length({"d": default, "b": other}, {"d": 1.0, "b": times}, "d") == found
     assert found.differs == (found.shortest != found.longest)
 
 
@@ -273,9 +267,33 @@ def test_lengths_differ_by_more_than_a_rounded_epoch(steps, of_model, whole):
 @pytest.mark.parametrize(("asked", "known"), [("auto", 300), (500, 500), (None, None)])
 def test_only_auto_goes_by_what_was_learnt(asked, known):
     plan = planned({}, steps_per_model=asked)
-    learnt = with_learnt(plan, {"0": 2.0}, seen(300))
+    learnt = work.with_learnt(plan, {"0": 2.0}, seen(300))
     assert learnt.steps_per_model == known
     assert (learnt.model_length is not None) == (asked == "auto")
     assert learnt.samples == {"0": 2.0}
     if asked == "auto":
-        assert with_learnt(plan, {}).steps_per_model is None
+        assert work.with_learnt(plan, {}).steps_per_model is None
+
+
+# ---- what is looked for: a rate of all processes together, or the time of one model
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "name"),
+    [
+        ("models_per_hour", 500, "models_per_hour"),
+        ("models_per_hour", None, "steps_per_s"),
+        ("one_model", 500, "model_s"),
+        ("one_model", None, "iteration_s"),
+    ],
+)
+def test_a_step_stands_for_a_model_whose_number_of_steps_is_not_known(asked, steps, name):
+    plan = made_plan({}, objective=asked, workload={"steps_per_model": steps})
+    assert plan.objective_name == name
+
+
+def test_the_lowest_rate_is_the_longest_time():
+    ends = Interval(60.0, 50.0, 72.0)
+    assert shown(ends, "model_s", 1) == ends
+    assert shown(Interval(60.0), "model_s", 2) == Interval(120.0)
+    assert shown(ends, "models_per_hour", 2) == ends

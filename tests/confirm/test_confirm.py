@@ -10,15 +10,19 @@ import pytest
 from msgspec import structs
 
 import confirm_jobs
+import jobs
 from confirm_jobs import of_kind
 from jobs import WORKLOADS, environment, left_behind, processes
 from processes import wait_until
 from scaling_study.confirm import one_round
 from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member import iterations
-from scaling_study.records.confirmation import ConfirmationEnd
+from scaling_study.records import codec
+from scaling_study.records.confirmation import ConfirmationEnd, FirstModels
 from scaling_study.runner.environment import INHERITED
 from scaling_study.runner.free_run import Program
+from scaling_study.runner.jobs import job_sections, job_text
+from scaling_study.search.rounds import Decided, Wanted
 
 # It has no torch to import, so that rounds hold whole models though they are short.
 MARKS = """
@@ -41,11 +45,19 @@ def confirmed(tmp_path_factory):
     return folder, plan, found, confirm_jobs.run(plan, found, folder)
 
 
+def confirmed_rounds(folder, text, **options):
+    """The rounds of a script of this text."""
+    script = folder / "train.py"
+    script.write_text(text)
+    plan = confirm_jobs.planned(script, 12, **options)
+    return of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), folder), "round")
+
+
 def test_every_arm_has_its_rounds_in_turn_with_busy_slots(confirmed):
     _, plan, _, records = confirmed
     head, *_ = records
-    keys = [arm.key for arm in head.arms]
-    assert sorted(keys) == ["default/fresh", *("recommended/forked", "recommended/fresh")]
+    keys = sorted(arm.key for arm in head.arms)
+    assert keys == ["default/fresh", *("recommended/forked", "recommended/fresh")]
     rounds = of_kind(records, "round")
     assert [one.turn for one in rounds] == [0] * 3 + [1] * 3 + [2] * 3
     assert [one.arm for one in rounds] == [one.arm for one in rounds[:3]] * 3
@@ -87,12 +99,10 @@ def test_the_same_again_runs_nothing(confirmed):
 
 def test_an_interrupted_run_goes_on_after_its_last_round(confirmed, tmp_path):
     folder, plan, found, records = confirmed
-    lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "rounds.jsonl.part").write_text(
-        "".join(lines[: len(of_kind(records, "round"))]) + '{"kind": "rou'
-    )
-    new = confirm_jobs.run(plan, found, tmp_path)
     last = len(of_kind(records, "round"))  # after the head
+    lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "rounds.jsonl.part").write_text("".join([*lines[:last], '{"kind": "rou']))
+    new = confirm_jobs.run(plan, found, tmp_path)
     assert new[:last] == records[:last]
     assert [new[last].turn, new[last].arm] == [records[last].turn, records[last].arm]
     assert new[last] != records[last]
@@ -122,10 +132,7 @@ def test_a_stop_leaves_no_process(tmp_path):
 
 
 def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text("raise SystemExit('no such data')\n")
-    plan = confirm_jobs.planned(script, 12)
-    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
+    rounds = confirmed_rounds(tmp_path, "raise SystemExit('no such data')\n")
     assert [one.status for one in rounds] == ["failed"] * 3
     assert all("slot 0 ended with status 1: no such data" in one.reason for one in rounds)
 
@@ -147,10 +154,7 @@ if __name__ == "__main__":
 
 
 def test_a_launch_whose_processes_hang_is_given_up(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(HANGS)
-    plan = confirm_jobs.planned(script, 12, step="run")
-    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
+    rounds = confirmed_rounds(tmp_path, HANGS, step="run")
     assert {one.status for one in rounds} == {"failed"}
     for one in rounds:
         assert "of the processes that it forked hang in " in one.reason, one.reason
@@ -241,11 +245,9 @@ def test_a_process_that_the_script_starts_has_a_page_of_its_own(tmp_path, how, s
     folder.mkdir()
     env = os.environ | iterations.environment(folder, step, {})
     subprocess.run([sys.executable, script], env=env, check=True)
-    pages = iterations.read_pages(folder)
-    assert sorted(page.iterations for page in pages) == [2, 3, 5]
-    own = next(page for page in pages if page.iterations == 2)
-    children = [page.parent for page in pages if page is not own]
-    assert children == [own.pid] * 2 or how == "forkserver"
+    own, *children = sorted(iterations.read_pages(folder), key=lambda page: page.iterations)
+    assert [page.iterations for page in (own, *children)] == [2, 3, 5]
+    assert [page.parent for page in children] == [own.pid] * 2 or how == "forkserver"
 
 
 def test_another_sitecustomize_is_run_and_the_package_is_not_there(tmp_path):
@@ -257,8 +259,59 @@ def test_another_sitecustomize_is_run_and_the_package_is_not_there(tmp_path):
         "assert not [name for name in sys.modules if name.startswith('scaling_study')]\n"
         "assert not [path for path in sys.path if 'scaling_study' in path]\n"
     )
-    script, pages = tmp_path / "train.py", tmp_path / "pages"
+    script = tmp_path / "train.py"
     script.write_text(text)
     env = {**os.environ, "PYTHONPATH": str(other)}
-    env |= iterations.environment(pages, "optimizer", env)
+    env |= iterations.environment(tmp_path / "pages", "optimizer", env)
     subprocess.run([sys.executable, "-P", script], env=env, check=True)
+
+
+# ---- first models of a race
+
+
+def trained(folder, start, script=MARKS):
+    """What a round that trains first models writes, and measures nothing."""
+    path, round_file = folder / "train.py", folder / "rounds/1.json"
+    path.write_text(script)
+    plan = confirm_jobs.planned(path, 12, step="mark")
+    decided = Decided(
+        schema_version=2, decided="", stage="race", reason="", batches=[], spent_s=0.0,
+        launches=[plan.by_id[plan.baseline]], expected_s=0.0, budget_s=0.0, choice=None,
+        not_screened=[], models=Wanted(plan.baseline, start, 60.0),
+    )  # fmt: skip
+    codec.write_file(round_file, decided)
+    words = ["--job", job_text(job_sections(plan), None), "--builds", folder / "builds"]
+    words += ["--log", folder / "log", "--output", folder / "1-0.done", "--round", round_file]
+    command = [*jobs.supervised(), *jobs.STAGE, "race", *map(str, words)]
+    (folder / "measure").mkdir()
+    jobs.succeed(command, folder)
+    assert jobs.left_behind(folder) == []
+    found = codec.read_file(folder / "measure/models.json", FirstModels)
+    assert found.launch == plan.baseline
+    return found
+
+
+def test_a_fresh_model_and_then_a_forked_one_are_trained_to_their_end(tmp_path):
+    fresh, forked = trained(tmp_path, "forked").rounds
+    assert (fresh.status, forked.status) == ("ok", "ok"), (fresh.reason, forked.reason)
+    assert [run.ahead for run in fresh.runs] == [False]
+    assert [run.ahead for run in forked.runs] == [False, True]
+    for run in (*fresh.runs, *forked.runs):
+        assert run.iterations == 60
+        assert run.began_s < run.first_s < run.latest_s < run.ended_s
+    starts = [run.first_s - run.began_s for run in (fresh.runs[0], forked.runs[1])]
+    assert starts[1] < starts[0]  # pandas was imported before
+
+
+def test_where_forking_is_not_wanted_there_is_a_fresh_model_only(tmp_path):
+    (fresh,) = trained(tmp_path, "fresh").rounds
+    assert [run.iterations for run in fresh.runs] == [60]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"), [("import sys; sys.exit('no data')", "no data"), ("", "iteration")]
+)
+def test_a_script_that_fails_is_no_failure_of_the_race(tmp_path, script, reason):
+    (fresh,) = trained(tmp_path, "fresh", script).rounds
+    assert fresh.status == "failed"
+    assert reason in fresh.reason

@@ -1,12 +1,12 @@
 """Whether the loss of a launch that computes with other numbers falls as the baseline's does."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 import jobs
+from processes import captured
 from scaling_study.confirm import losses
 from scaling_study.host import probe
 from scaling_study.records.analysis import Changed, Recommendation, Recommended
@@ -25,14 +25,12 @@ print("ended")
 """
 
 
-def run(folder, count, seed=0, text=TRAIN, steps=1000):
+def run(folder, count, seed=0, steps=1000):
     script, file = folder / "train.py", folder / "losses.json"
-    script.write_text(text)
+    script.write_text(TRAIN)
     own = [file, str(count), str(seed), "[]"]
     words = ["-m", "scaling_study.member.losses", *own, script, str(steps)]
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder
-    )
+    done = captured([sys.executable, *words], cwd=folder)
     return done, json.loads(file.read_text()) if file.exists() else None
 
 
@@ -55,17 +53,10 @@ def test_a_seed_moves_the_scripts_own(tmp_path):
 # ---- which launches
 
 
-def plan(**launches):
-    content = {
-        "study": "losses",
-        "workload": {
-            "script": str(jobs.WORKLOADS / "plain_loop.py"),
-            "args": ["--batch-size", "{batch_size}"],
-            "parameters": {"batch_size": 64},
-            "samples_per_step": "batch_size",
-        },
-        "launches": {"baseline": {"intra_op": 1}, "include": list(launches.values())},
-    }
+def plan(*launches):
+    content = jobs.config(jobs.WORKLOADS / "plain_loop.py", args=["--batch-size", "{batch_size}"])
+    content["workload"] |= {"parameters": {"batch_size": 64}, "samples_per_step": "batch_size"}
+    content["launches"]["include"] = [*launches]
     made = jobs.planned(content)
     return made, made.by_id
 
@@ -78,13 +69,9 @@ def entry(launches, label, changed=None, what=()):
 
 
 def test_finalists_with_other_numbers_on_the_same_samples_are_compared():
-    made, known = plan(
-        a={"optimizer_kernel": "fused"},
-        b={"autocast": "bf16"},
-        c={"batch_size": 128},
-        d={"autocast": "bf16", "batch_size": 128},
-        e={"allocator": "mimalloc"},
-    )
+    coarse, large = {"autocast": "bf16"}, {"batch_size": 128}
+    others = {"optimizer_kernel": "fused"}, {"allocator": "mimalloc"}
+    made, known = plan(coarse, large, coarse | large, *others)
     base = known[made.baseline].axes
 
     def compared(*arguments):

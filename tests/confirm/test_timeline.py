@@ -23,8 +23,7 @@ def test_whole_models_give_their_rate_wherever_the_cut_is(cut_s):
     assert seen.value == pytest.approx(2 * PER_HOUR / 8, rel=0.01)
     assert seen.whole_models == 2 * int(cut_s / 8)
     assert seen.start_s == pytest.approx(5.0)
-    assert seen.iteration_s == pytest.approx(0.005)
-    assert seen.end_s == pytest.approx(0.5)
+    assert (seen.iteration_s, seen.end_s) == (pytest.approx(0.005), pytest.approx(0.5))
 
 
 @pytest.mark.parametrize("cut_s", [8.1, 15.9, 16.1, 97.3])
@@ -44,15 +43,13 @@ def test_every_end_is_a_models_where_models_differ_in_length():
     assert not how.whole
     how, (seen,) = look(records, 500, any_end=True)
     assert how.whole
-    assert seen.whole_models == 10
-    assert seen.value == pytest.approx(PER_HOUR / 8, rel=0.02)
+    assert (seen.whole_models, seen.value) == (10, pytest.approx(PER_HOUR / 8, rel=0.02))
 
 
 def test_what_lies_between_processes_counts():
     runs = queue(0, [TYPICAL] * 9, 40.0, gap_s=1.0)
     _, (seen,) = look([record([runs], 40.0)], 500)
-    assert seen.gap_s == pytest.approx(1.0)
-    assert seen.value == pytest.approx(PER_HOUR / 9, rel=0.03)
+    assert (seen.gap_s, seen.value) == (pytest.approx(1.0), pytest.approx(PER_HOUR / 9, rel=0.03))
 
 
 @pytest.mark.parametrize("model", [(5.0, 9000, 0.02, 1.0), (8.0, 500, 0.7, 0.5)])
@@ -93,8 +90,7 @@ def test_a_script_without_an_end_is_counted_in_iterations():
     _, (seen,) = look(
         [record([queue(slot, [(2.0, 10**6, 0.1, 0)], 12.0) for slot in (0, 1)], 12)], None
     )
-    assert seen.value == pytest.approx(2 / 0.1)
-    assert seen.start_s == pytest.approx(2.0)
+    assert (seen.value, seen.start_s) == (pytest.approx(2 / 0.1), pytest.approx(2.0))
 
 
 def test_one_process_counts_the_starts_after_its_first():

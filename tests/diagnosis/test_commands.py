@@ -19,14 +19,8 @@ from scaling_study.diagnosis.verdict import start_command
 def test_a_pasted_command_starts_the_script_with_these_variables(sets, tmp_path):
     (tmp_path / "train.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
     (tmp_path / "python").symlink_to(sys.executable)
-    done = subprocess.run(
-        ["/bin/sh", "-c", f"{start_command(sets)}; python train.py"],
-        cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": "/root", "OMP_NUM_THREADS": "64"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    got = json.loads(done.stdout)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": "/root", "OMP_NUM_THREADS": "64"}
+    words = ["/bin/sh", "-c", f"{start_command(sets)}; python train.py"]
+    got = json.loads(subprocess.check_output(words, cwd=tmp_path, env=env, text=True))
     assert {name: got[name] for name in sets} == sets
     assert got["HOME"] == "/root"

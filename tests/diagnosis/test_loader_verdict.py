@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-from jobs import WORKLOADS, config
+from jobs import WORKLOADS, config, planned
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.config import efforts
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import loader_verdict as parts
 from scaling_study.experiments import loader_experiment, loader_model
 from scaling_study.host import page_cache
@@ -27,12 +25,10 @@ def short(monkeypatch):
     monkeypatch.setattr(windows, "INVALID", frozenset({"few_steps"}))
 
 
-def run(folder, *arguments, **workload):
-    mapping = config(WORKLOADS / "feeds.py", args=arguments, processes=[1]) | {
-        "data_loader": "quick"
-    }
-    mapping["workload"] |= workload
-    plan = make_plan(load_config(mapping))
+def run(folder, *arguments):
+    mapping = config(WORKLOADS / "feeds.py", args=arguments, processes=[1])
+    mapping["data_loader"] = "quick"
+    plan = planned(mapping)
     job = jobs.Job(plan, plan.by_id[plan.baseline], 0)
     path = folder / "0.jsonl"
     loader_experiment.LoaderExperiment(job, path, folder / "builds").run(1)
@@ -55,9 +51,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert page_cache.resident_share([data / "file"]) == 1
     entry = parts.data_loader([found])
     assert entry.status == "ok"
-    assert [one.part for one in entry.parts] == [
-        "waiting", "training", "interference", "rest",
-    ]  # fmt: skip
+    assert [one.part for one in entry.parts] == ["waiting", "training", "interference", "rest"]
     assert entry.use.cpus >= 1
     assert sum(span.workers for span in entry.use.spans) > 0.01
     (loader,) = found.readbacks["as_is"].loaders
@@ -72,8 +66,7 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
 def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(loader_model, "WORKERS", ())
     found, _ = run(tmp_path, "torch", "--seconds", "0.02")
-    left = {one.variant for one in found.end.left_out}
-    assert left == {"warm", "cold"}
+    assert {one.variant for one in found.end.left_out} == {"warm", "cold"}
     entry = parts.data_loader([found])
     shares = {one.part: one.share.value for one in entry.parts}
     assert set(shares) == {"waiting", "training", "interference", "rest"}
@@ -85,5 +78,4 @@ def test_a_script_whose_loader_is_not_known_is_told_how_to_name_it(tmp_path):
     assert found.end.status == "skipped"
     assert "workload.loader: module:Class" in found.end.reason
     entry = parts.data_loader([found])
-    assert entry.status == "skipped"
-    assert entry.reason == found.end.reason
+    assert (entry.status, entry.reason) == ("skipped", found.end.reason)

@@ -8,31 +8,10 @@ import pytest
 from msgspec import structs
 from pytest import approx  # noqa: PT013 (a table is full of it)
 
-from injected_worlds import (
-    ALL,
-    INJECTED,
-    Bandwidth,
-    ColdPileUp,
-    ColdQuota,
-    CostlySleep,
-    Faults,
-    LoaderThreads,
-    Migrations,
-    NoWorkers,
-    Oversubscribed,
-    Paused,
-    Quota,
-    RowByRow,
-    SlowWorker,
-    Smt,
-    Spinning,
-    TakingTurns,
-    Threaded,
-    TwoModes,
-)
+import injected_worlds as worlds
 from scaling_study.diagnosis.verdict import CAUSES
 from scaling_study.records import experiment
-from synthetic_why import MS, NOISE, Step, World, judge, microbenchmarks, named
+from synthetic_why import NOISE, Step, World, judge, microbenchmarks, named
 
 SCOPES = ("scaling_loss", "single_process_loss")
 STATUSES = ("named", "ruled_out", "inconclusive", "not_tested")
@@ -63,53 +42,53 @@ class Unexplained(World):
     """A step that grows by 30% for no reason that any experiment shows."""
 
     def step(self, intervention, n):
-        return self.crowd(Step(user=10 * MS * (1 + 0.3 * (n > 1))), n)
+        return self.crowd(Step(user=10 * (1 + 0.3 * (n > 1))), n)
 
 
-class Mixed(NoWorkers):
+class Mixed(worlds.NoWorkers):
     """A third of a batch is waited for; the rest computes, and workers save a part of that."""
 
-    made = {"loader_made": 9 * MS, "loader_computed": 6 * MS}
+    made = {"loader_made": 9, "loader_computed": 6}
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "more_workers": Step(load=4.6 * MS, blocked=4.5 * MS, helper_s=6 * MS, **made),
-        "reference": Step(user=16 * MS, blocked=3 * MS, load=9.1 * MS, **made),
+        "cached_batches": Step(load=0.05),
+        "more_workers": Step(load=4.6, blocked=4.5, helper=6, **made),
+        "reference": Step(user=16, blocked=3, load=9.1, **made),
     }
 
 
-class UnsteadyBursts(ColdQuota):
+class UnsteadyBursts(worlds.ColdQuota):
     """Bursts that take three times as long in every other window."""
 
     windows = 0
 
     def step(self, intervention, n):
-        step = ColdQuota.step(self, intervention, n)
+        step = worlds.ColdQuota.step(self, intervention, n)
         if intervention == "quota_bursts":  # alone in one block, together in the next
             self.windows += 1
             step.user *= 3 if self.windows % 4 < 2 else 1
         return step
 
 
-class PiledStreams(ColdPileUp):
+class PiledStreams(worlds.ColdPileUp):
     """A pile-up of members that streams through memory would slow down if they ran at once."""
 
     slowed = {"memory": 0.4}
     inflated = {"memory": 1.6}
 
 
-class PiledSpinning(Spinning):
+class PiledSpinning(worlds.Spinning):
     """Two threads each that spin, and all members on the same two of four CPUs."""
 
     cpus = 4
-    interventions = (*ALL, "unpinned")
+    interventions = (*worlds.ALL, "unpinned")
 
     def step(self, intervention, n):
         if n == 1 or intervention in {"one_thread", "pinned", "unpinned"}:
             alone = intervention if intervention in {"one_thread", "passive"} else ""
-            return Spinning.step(self, alone, 1)
-        together = Spinning.step(self, intervention, n)
+            return worlds.Spinning.step(self, alone, 1)
+        together = worlds.Spinning.step(self, intervention, n)
         if intervention == "passive":
-            together.user, together.runqueue = 11 * MS, 9 * MS
+            together.user, together.runqueue = 11, 9
         together.trainers_cpus = 2
         return together
 
@@ -120,10 +99,10 @@ class Beside(World):
     busy = 1.0
 
     def step(self, intervention, n):
-        return Step(user=12 * MS, foreign_cpus=self.busy)
+        return Step(user=12, foreign_cpus=self.busy)
 
 
-class HiddenSmt(Smt):
+class HiddenSmt(worlds.Smt):
     """The same core of two CPUs, of a virtual machine that does not show it."""
 
     def machine(self):
@@ -140,32 +119,32 @@ class Steady(World):
         return dataclasses.replace(self.crowd(Step(), n), frequency_mhz=self.mhz)
 
 
-class NoWayOut(CostlySleep):
+class NoWayOut(worlds.CostlySleep):
     """Sleep makes one process as slow as many, and nothing else recovers that time either."""
 
     def step(self, intervention, n):
         if intervention in {"passive", "one_thread", "pinned"}:
-            return Step(user=100 * MS, helper_s=6 * MS)
-        return CostlySleep.step(self, intervention, n)
+            return Step(user=100, helper=6)
+        return worlds.CostlySleep.step(self, intervention, n)
 
 
-class SleepingIsBest(Spinning):
+class SleepingIsBest(worlds.Spinning):
     """Spinning where one thread is slow too."""
 
     def step(self, intervention, n):
-        step = Spinning.step(self, intervention, n)
+        step = worlds.Spinning.step(self, intervention, n)
         return dataclasses.replace(step, user=step.user * (1 + (intervention == "one_thread")))
 
 
-class Apart(SlowWorker):
+class Apart(worlds.SlowWorker):
     """More workers make the wait this much shorter."""
 
     gain = 0.5
 
     def step(self, intervention, n):
         if intervention != "more_workers":
-            return SlowWorker.step(self, intervention, n)
-        step = SlowWorker.step(self, "reference", n)
+            return worlds.SlowWorker.step(self, intervention, n)
+        step = worlds.SlowWorker.step(self, "reference", n)
         step.load *= self.gain
         step.blocked *= self.gain
         return step
@@ -173,19 +152,21 @@ class Apart(SlowWorker):
 
 class Doubled(World):
     def step(self, intervention, n):
-        return Step(user=10 * MS * n)
+        return Step(user=10 * n)
 
 
-NOTHING = (World(), World(threads=2, interventions=ALL), Unexplained())
+NOTHING = (World(), World(threads=2, interventions=worlds.ALL), Unexplained())
 
 
 def by_name(world):
     return type(world).__name__
 
 
-@pytest.mark.parametrize("world", [injected() for injected in INJECTED], ids=by_name)
-def test_an_injected_cause_is_named_first(world):
-    assert first(judge(world, 11, **NOISE)) == world.first
+@pytest.mark.long
+@pytest.mark.parametrize("injected", worlds.INJECTED, ids=lambda one: one.__name__)
+def test_an_injected_cause_is_named_first_in_nine_of_ten(injected):
+    found = Counter(first(judge(injected(), 100 + seed, **NOISE)) for seed in range(20))
+    assert found[injected.first] >= 18, found
 
 
 @pytest.mark.parametrize(
@@ -193,28 +174,29 @@ def test_an_injected_cause_is_named_first(world):
     [
         # What is counted and what is only compared: nothing is counted twice.
         (Mixed(), 1, dict.fromkeys(LOADER, 3 / 19.2), QUIET),
-        (LoaderThreads(), 1, {"loader_lock": 7.9 / 18.2}, {}),
+        (worlds.LoaderThreads(), 1, {"loader_lock": 7.9 / 18.2}, {}),
         # What a loader computes is not taken off the pauses.
-        (Paused(), 1, {"pauses": 8 / 18.2}, {}),
+        (worlds.Paused(), 1, {"pauses": 8 / 18.2}, {}),
+        (worlds.Quota(), 0, {"cpu_quota": 1.0}, {}),
         # The kernel counts for how long members are held back, and not that they go on cold.
-        (ColdQuota(), 0, {"cpu_quota": 1.0}, {}),
-        (ColdQuota(interventions=ALL), 0, {"cpu_quota": 10.2 / 12.7}, {}),
+        (worlds.ColdQuota(), 0, {"cpu_quota": 1.0}, {}),
+        (worlds.ColdQuota(interventions=worlds.ALL), 0, {"cpu_quota": 10.2 / 12.7}, {}),
         # Nor that those that take turns find their caches cold.
-        (ColdPileUp(), 0, {"affinity_pileup": 1.0}, {}),
-        (ColdPileUp(interventions=ALL[3:]), 0, {"affinity_pileup": 12.7 / 15.2}, {}),
+        (worlds.ColdPileUp(), 0, {"affinity_pileup": 1.0}, {}),
+        (worlds.ColdPileUp(interventions=worlds.ALL[3:]), 0, {"affinity_pileup": 12.7 / 15.2}, {}),
         (PiledStreams(), 0, {"affinity_pileup": ANY}, {}),
-        (TakingTurns(), 0, {"cpu_oversubscription": 1.0}, {}),
+        (worlds.TakingTurns(), 0, {"cpu_oversubscription": 1.0}, {}),
         # Either change recovers nearly all of it; what is counted as waiting is the pile-up's.
         (PiledSpinning(), 0, {"affinity_pileup": 50 / 90, "spinning": 39 / 90}, {}),
         # One thread needs no waking, and recovers that part too.
-        (CostlySleep(), 0, {"spinning": 1.0}, {}),
+        (worlds.CostlySleep(), 0, {"spinning": 1.0}, {}),
         # One thread removes the growth of threads that share the work well, and helps nobody.
-        (Threaded(), 0, {"cpu_oversubscription": ANY}, {}),
+        (worlds.Threaded(), 0, {"cpu_oversubscription": ANY}, {}),
         # A loop in registers is the control: a lower clock slows both down.
-        (Bandwidth(), 0, {"memory_bandwidth": ANY}, {}),
+        (worlds.Bandwidth(), 0, {"memory_bandwidth": ANY}, {}),
         (HiddenSmt(), 0, {}, {}),
-        (Smt(mhz=None), 0, {}, {}),
-        (Oversubscribed(), 0, {}, {"blocks": 1}),
+        (worlds.Smt(mhz=None), 0, {}, {}),
+        (worlds.Oversubscribed(), 0, {}, {"blocks": 1}),
     ],
     ids=lambda one: by_name(one) if isinstance(one, World) else "",
 )  # fmt: skip
@@ -229,19 +211,19 @@ def test_shares_are_those_that_were_injected(world, scope, shares, options):
     ("world", "scope", "cause", "status", "text"),
     [
         (HiddenSmt(), 0, "smt", "not_tested", "does not tell which"),
-        (Smt(mhz=None), 0, "smt", "not_tested", "clock"),
+        (worlds.Smt(mhz=None), 0, "smt", "not_tested", "clock"),
         (Steady(mhz=None), 0, "frequency", "not_tested", "clock"),
         (Steady(mhz=None), 0, "memory_bandwidth", "not_tested", "clock"),
         (Steady(), 0, "frequency", "ruled_out", ""),
         (Steady(), 0, "memory_bandwidth", "ruled_out", ""),
-        (CostlySleep(), 0, "too_many_threads", "ruled_out", ""),
+        (worlds.CostlySleep(), 0, "too_many_threads", "ruled_out", ""),
         (NoWayOut(), 0, "spinning", "inconclusive", ""),
-        (Migrations(), 0, "affinity_pileup", "ruled_out", ""),
+        (worlds.Migrations(), 0, "affinity_pileup", "ruled_out", ""),
         # A part of its cost is counted, and that is small.
         (Beside(), 1, "foreign_load", "inconclusive", "memory traffic"),
         (Beside(busy=0.2), 1, "foreign_load", "inconclusive", "memory traffic"),
         (Beside(busy=0.08), 1, "foreign_load", "ruled_out", ""),
-        (Faults(axes={"launcher": "dask"}), 1, "page_faults", "named", "Dask"),
+        (worlds.Faults(axes={"launcher": "dask"}), 1, "page_faults", "named", "Dask"),
     ],
 )
 def test_what_is_not_shown_is_ruled_out_undecided_or_not_tested(world, scope, cause, status, text):
@@ -250,11 +232,14 @@ def test_what_is_not_shown_is_ruled_out_undecided_or_not_tested(world, scope, ca
     assert text in str(entry)
 
 
+ONE_THREAD = ({"intra_op": 1}, "Give each process one thread", "OMP_NUM_THREADS=1")
+
+
 @pytest.mark.parametrize(
     ("world", "axes", "text", "command"),
     [
-        (Spinning(), {"intra_op": 1}, "Give each process one thread", "OMP_NUM_THREADS=1"),
-        (CostlySleep(), {"intra_op": 1}, "Give each process one thread", "OMP_NUM_THREADS=1"),
+        (worlds.Spinning(), *ONE_THREAD),
+        (worlds.CostlySleep(), *ONE_THREAD),
         (SleepingIsBest(), {"wait_policy": "passive"}, "Let waiting threads sleep",
          "OMP_WAIT_POLICY=PASSIVE"),
         (Apart(), {"loader_workers": 1}, "Let more processes wait", ""),
@@ -277,8 +262,9 @@ def test_the_remedy_is_the_launch_that_was_fastest(world, axes, text, command):
     ("world", "name", "scaling_loss", "comes_back"),
     [
         (NoWayOut(), "passive", approx(0.95, abs=0.05), ANY),
-        (Threaded(), "one_thread", approx(1.0, abs=0.1), approx(0.0, abs=0.2)),
-        (ColdQuota(), "quota_bursts", approx(1.0, abs=0.1), None),  # a burst is no way to train
+        (worlds.Threaded(), "one_thread", approx(1.0, abs=0.1), approx(0.0, abs=0.2)),
+        # A burst is no way to train.
+        (worlds.ColdQuota(), "quota_bursts", approx(1.0, abs=0.1), None),
     ],
 )
 def test_what_interventions_recover_is_listed(world, name, scaling_loss, comes_back):
@@ -294,7 +280,7 @@ def test_what_is_counted_of_a_quota_holds_whatever_bursts_show():
 
 
 def test_a_target_has_every_cause_once_and_shares_that_add_up():
-    target = judge(Spinning())
+    target = judge(worlds.Spinning())
     assert (target["status"], target["units"], target["unit_count"]) == ("explained", "blocks", 6)
     assert 0.02 <= target["start_sd"] < 0.05
     assert target["growth_ratio"]["value"] == approx(10, abs=1)
@@ -304,19 +290,18 @@ def test_a_target_has_every_cause_once_and_shares_that_add_up():
     assert loss["explained_share"]["value"] + loss["unexplained_share"]["value"] == approx(1)
     assert {one["kind"] for one in loss["named"][0]["for"]} == {"intervention", "fact"}
     spread = intervention(target, "spread")
-    assert spread["status"] == "not_applicable"
-    assert spread["reason"] == "only one last-level cache"
+    assert (spread["status"], spread["reason"]) == ("not_applicable", "only one last-level cache")
 
 
 def test_accounts_add_up_to_the_added_time():
-    target = judge(Oversubscribed(), noise=0.0)
+    target = judge(worlds.Oversubscribed(), noise=0.0)
     assert sum(one["share"] for one in target["accounts"]) == approx(1, abs=0.01)
     alone_s = sum(one["low_s"] for one in target["accounts"])
     assert alone_s == approx(target["step_1_s"]["value"], rel=0.01)
 
 
 def test_a_launch_with_two_modes_is_explained_though_its_blocks_differ():
-    target = judge(TwoModes(), blocks=10)
+    target = judge(worlds.TwoModes(), blocks=10)
     assert target["growth_ratio"]["high"] > 2 * target["growth_ratio"]["low"]
     assert named(target)["spinning"]["share"]["low"] > 0.6
 
@@ -331,27 +316,19 @@ def without(*kinds, name=None):
 
 
 def test_the_step_times_divide_to_the_growth_where_windows_were_lost():
-    def lost(one):
-        known = isinstance(one, experiment.ExperimentWindow) and (one.name, one.n) == (
-            "reference",
-            2,
-        )
-        return known and one.block < 3
+    def lose(one):
+        window = isinstance(one, experiment.ExperimentWindow) and one.block < 3
+        lost = window and (one.name, one.n) == ("reference", 2)
+        return structs.replace(one, valid=False, flags=["few_steps"]) if lost else one
 
-    def lose(records):
-        return [
-            structs.replace(one, valid=False, flags=["few_steps"]) if lost(one) else one
-            for one in records
-        ]
-
-    target = judge(TwoModes(), blocks=10, change=lose)
+    target = judge(worlds.TwoModes(), blocks=10, change=lambda made: [*map(lose, made)])
     assert target["unit_count"] == 7
     ratio = target["step_n_s"]["value"] / target["step_1_s"]["value"]
     assert target["growth_ratio"]["value"] == approx(ratio)
 
 
 def test_three_starts_are_the_units():
-    target = judge(Oversubscribed(), replicates=3, start=0.02, effort="full", measured=False)
+    target = judge(worlds.Oversubscribed(), replicates=3, start=0.02, effort="full", measured=False)
     assert (target["units"], target["unit_count"]) == ("replicates", 3)
     assert target["start_sd"] is None
     assert first(target) == "cpu_oversubscription"
@@ -375,7 +352,7 @@ FAILED = experiment.ExperimentEnd(
     ],
 )  # fmt: skip
 def test_a_job_without_all_its_records_says_why(change, status, reason):
-    target = judge(Oversubscribed(), change=change)
+    target = judge(worlds.Oversubscribed(), change=change)
     assert target["status"] == status
     assert target["reason"].startswith(reason)
     assert bool(target["scaling_loss"]["named"]) == (status == "explained")
@@ -385,9 +362,9 @@ def test_a_job_without_all_its_records_says_why(change, status, reason):
     ("world", "name", "kind", "status", "instead"),
     [
         # What is left is seen by the more general cause.
-        (Spinning(), "passive", experiment.ChangeFailed, "failed", "too_many_threads"),
+        (worlds.Spinning(), "passive", experiment.ChangeFailed, "failed", "too_many_threads"),
         (
-            RowByRow(), "whole_batches", experiment.ChangeLeftOut, "not_applicable",
+            worlds.RowByRow(), "whole_batches", experiment.ChangeLeftOut, "not_applicable",
             "too_few_workers",
         ),
     ],
@@ -403,20 +380,18 @@ def test_an_intervention_without_a_result_says_why(world, name, kind, status, in
     assert first(target) == instead
 
 
-def uncounted(window):
-    return structs.replace(
-        window, machine=structs.replace(window.machine, throttled_s=None, psi_memory_some_s=None)
-    )
+def uncounted(one):
+    """A window in which the kernel counts neither quotas nor waiting for memory."""
+    if not isinstance(one, experiment.ExperimentWindow):
+        return one
+    machine = structs.replace(one.machine, throttled_s=None, psi_memory_some_s=None)
+    return structs.replace(one, machine=machine)
 
 
 @pytest.mark.parametrize("looked", [True, False])
 def test_what_is_not_counted_or_not_looked_at_is_not_ruled_out(looked):
-    def change(records):
-        records = [uncounted(one) if hasattr(one, "machine") and hasattr(one, "window") else one
-                   for one in records]  # fmt: skip
-        return records if looked else without(experiment.Samples)(records)
-
-    target = judge(Quota(), 79, change=change, **NOISE)
+    kept = without(*[] if looked else [experiment.Samples])
+    target = judge(worlds.Quota(), 79, change=lambda made: kept(map(uncounted, made)), **NOISE)
     for cause in ("cpu_quota", "swap"):
         assert outcome(target, "scaling_loss", cause)[0] == "not_tested"
     for cause in ("lock_contention", "file_io", "pauses", "stopped"):
@@ -431,7 +406,7 @@ def test_microbenchmarks_of_a_disturbed_machine_are_no_evidence(monkeypatch):
         return structs.replace(found, rows=rows)
 
     monkeypatch.setattr("synthetic_why.microbenchmarks", disturbed)
-    status, found = outcome(judge(Bandwidth()), "scaling_loss", "memory_bandwidth")
+    status, found = outcome(judge(worlds.Bandwidth()), "scaling_loss", "memory_bandwidth")
     assert status == "inconclusive"
     assert "was not measured by microbenchmarks" in str(found["open"])
 
@@ -460,10 +435,3 @@ def test_no_cause_is_named_where_none_is_injected(world):
 def test_of_many_studies_without_a_cause_hardly_any_names_one(world, studies, start, most):
     found = [named(judge(world, seed, **NOISE | {"start": start})) for seed in range(studies)]
     assert sum(map(bool, found)) <= most, Counter(cause for one in found for cause in one)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("injected", INJECTED, ids=lambda one: one.__name__)
-def test_injected_causes_come_first_in_nine_of_ten(injected):
-    found = Counter(first(judge(injected(), 100 + seed, **NOISE)) for seed in range(20))
-    assert found[injected.first] >= 18, found

@@ -10,21 +10,13 @@ BUSY = 10e-3
 def window(n, *, wait=0.0, user=BUSY, helper=0.0, helper_wait=0.0, throttled=0.0, blocked=0.0,
            **other):  # fmt: skip
     """Return a row of tables/experiments: a step of the training thread, and its helpers."""
-    return {
-        "n": n,
-        "trainer_user_s_per_step": user,
-        "trainer_system_s_per_step": 0.0,
-        "trainer_runqueue_s_per_step": wait,
-        "trainer_throttled_s_per_step": throttled,
-        "trainer_blocked_s_per_step": blocked,
-        "user_s_per_step": user + helper,
-        "system_s_per_step": 0.0,
-        "runqueue_s_per_step": wait + helper_wait + throttled,
-        "foreign_cpus": 0.0,
-        "steal_cpus": np.nan,
-        "trainers_cpus": np.nan,
-        **other,
-    }
+    times_s = {
+        "trainer_user": user, "trainer_system": 0.0, "trainer_runqueue": wait,
+        "trainer_throttled": throttled, "trainer_blocked": blocked, "user": user + helper,
+        "system": 0.0, "runqueue": wait + helper_wait + throttled,
+    }  # fmt: skip
+    cpus = {"foreign_cpus": 0.0, "steal_cpus": np.nan, "trainers_cpus": np.nan} | other
+    return {"n": n} | {f"{name}_s_per_step": s for name, s in times_s.items()} | cpus
 
 
 HALF = BUSY / 2

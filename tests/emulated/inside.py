@@ -8,7 +8,6 @@ import ctypes
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,9 +17,8 @@ from pathlib import Path
 import jobs
 import shapes
 from emulator import RESULTS
+from processes import captured
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.queues import bind
 from scaling_study.records import codec
@@ -46,7 +44,7 @@ def members_of(name, machine, placement, membind):
         step="mark",
         launch={"placement": placement, "membind": membind, "intra_op": 2},
     )
-    plan = make_plan(load_config(mapping))
+    plan = jobs.planned(mapping)
     axes = plan.by_id[plan.baseline].axes
     counts = [shapes.MEMBERS[name]]
     return resolve.resolve(plan, axes, machine, FOLDER / "builds", counts).members
@@ -136,19 +134,17 @@ def launches(name, machine):
     return found
 
 
-def full_node(node=2, mib=shapes.MACHINES["uneven"].nodes[2].memory_mib):
-    """The end and the pages of a process that wants 1.5 times the memory of a node."""
+def full_node():
+    """The end and the pages of a process that wants 1.5 times the memory of node 2."""
     script = FOLDER / "fill.py"
+    size_bytes = shapes.MACHINES["uneven"].nodes[2].memory_mib * 3 // 2 * 2**20
     script.write_text(
-        f"held = bytearray(b'x') * {mib * 3 // 2 * 2**20}\n"
-        "print(open('/proc/self/numa_maps').read())\n"
+        f"held = bytearray(b'x') * {size_bytes}\nprint(open('/proc/self/numa_maps').read())\n"
     )
     ends = {}
     for mode in ("bind", "prefer"):
-        command = [sys.executable, bind.__file__, "--mempolicy", f"{mode}:{node}", "--"]
-        done = subprocess.run(
-            [*command, sys.executable, str(script)], capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, bind.__file__, "--mempolicy", f"{mode}:2", "--"]
+        done = captured([*command, sys.executable, str(script)])
         pages = Counter()
         for at, count in re.findall(r" N(\d+)=(\d+)", done.stdout):
             pages[at] += int(count)

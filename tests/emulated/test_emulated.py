@@ -41,10 +41,8 @@ def test_the_probe_finds_the_machine_that_was_emulated(found, name):
     topology = convert(machine["topology"], Topology, str_keys=True)
     each = shape.cores * shape.threads
     for number, cpu in enumerate(topology.cpus):
-        assert cpu.cpu == number
-        assert cpu.core == number - number % shape.threads
-        assert cpu.l3 == number - number % each
-        assert cpu.socket == number // (each * shape.dies)
+        assert (cpu.cpu, cpu.core) == (number, number - number % shape.threads)
+        assert (cpu.l3, cpu.socket) == (number - number % each, number // (each * shape.dies))
         assert number in parse_cpu_list(shape.nodes[cpu.node].cpus)
     assert len(topology.cpus) == shape.cpus
     assert machine["smt"] == (shape.threads > 1)
@@ -100,8 +98,7 @@ def test_each_member_has_the_cpus_and_the_memory_of_its_slot(found, name, placem
 def test_preferred_memory_goes_on_elsewhere_where_local_memory_is_full(found):
     """A process fills a node, and asks for half as much again."""
     bound, preferred = (found("uneven")["full_node"][mode] for mode in ("bind", "prefer"))
-    assert bound["status"] == -signal.SIGKILL
-    assert preferred["status"] == 0
+    assert (bound["status"], preferred["status"]) == (-signal.SIGKILL, 0)
     here = preferred["pages"].pop("2")
     assert min(here, sum(preferred["pages"].values())) > 2**16  # 256 MiB
 

@@ -7,14 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import made_records
+from scaling_study.experiments import experiment
 from scaling_study.experiments.conditions import Condition, Variant, irregular, key
-from scaling_study.experiments.experiment import (
-    CohortPlan,
-    Experiment,
-    ImpossibleError,
-    check_changes,
-    groups,
-)
 from scaling_study.runner.blocks import LostError
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.member_processes import FailedError, MemberEndedError
@@ -26,10 +20,11 @@ TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 class Cohort:
     """Takes windows that are what they are said to be: valid, disturbed, or a member's end."""
 
-    def __init__(self, *outcomes, size=4):
+    size = 4
+
+    def __init__(self, *outcomes):
         self.outcomes = list(outcomes)
-        self.size = size
-        self.alive = tuple(range(size))
+        self.alive = tuple(range(self.size))
         self.did = []
 
     def take(self, window, settings, first):
@@ -87,7 +82,7 @@ def test_a_condition_with_a_timing_of_its_own_keeps_to_it():
     assert [did[2] for did in cohort.did] == [bursts]
 
 
-class Job(Experiment):
+class Job(experiment.Experiment):
     """An experiment of which only the windows are tried."""
 
     def __init__(self):
@@ -146,20 +141,23 @@ CANNOT = report({"whole_batches": "single rows"}, whole_batches=False)
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    cohorts = [CohortPlan(Variant(""), SimpleNamespace(members=(None,) * size)) for size in sizes]
-    found = groups(cohorts, FOUR_CPUS)
+    cohorts = [
+        experiment.CohortPlan(Variant(""), SimpleNamespace(members=(None,) * size))
+        for size in sizes
+    ]
+    found = experiment.groups(cohorts, FOUR_CPUS)
     assert [[one.size for one in group] for group in found] == together
     assert [one for group in found for one in group] == cohorts
 
 
 def test_changes_that_hold_are_no_reason():
-    check_changes(["whole_batches"], [CAN])
-    check_changes([], [CANNOT])
+    experiment.check_changes(["whole_batches"], [CAN])
+    experiment.check_changes([], [CANNOT])
 
 
 def test_a_change_that_cannot_be_made_is_no_failure():
-    with pytest.raises(ImpossibleError, match=r"^single rows$"):
-        check_changes(["whole_batches"], [CAN, CANNOT])
+    with pytest.raises(experiment.ImpossibleError, match=r"^single rows$"):
+        experiment.check_changes(["whole_batches"], [CAN, CANNOT])
     with pytest.raises(FailedError, match=r"^one_element did not take effect$") as failed:
-        check_changes(["one_element", "no_gc"], [report(one_element=False, no_gc=True)])
-    assert not isinstance(failed.value, ImpossibleError)
+        experiment.check_changes(["one_element", "no_gc"], [report(one_element=False, no_gc=True)])
+    assert not isinstance(failed.value, experiment.ImpossibleError)

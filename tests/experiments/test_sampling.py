@@ -90,9 +90,9 @@ def wait_in(process, call):
     wait_until(there, f"sleep in {call}")
 
 
-def sample(process, looks=10):
+def sample(process):
     sampler = sampling.Sampler()
-    for _ in range(looks):
+    for _ in range(10):
         sampler.look({3: (process.pid, process.pid)})
         time.sleep(0.01)
     return sampler.record(1, 0.01, STEP_S)

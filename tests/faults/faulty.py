@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs import config, left_behind, planned, processes
-from processes import killed_at_the_end, ran, wait_until
+from processes import captured, killed_at_the_end, wait_until
 from projects import Project
 from scaling_study.common import private
 from scaling_study.runner.journal import read_part
@@ -41,12 +41,12 @@ def running(study, *options):
 
 
 @contextlib.contextmanager
-def small_disk(folder, size="4m"):
+def small_disk(folder):
     """A file system of its own for a folder; root only."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
     folder.mkdir(parents=True)
-    made = ran(["/bin/mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)])
+    made = captured(["/bin/mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)])
     if made.returncode:
         pytest.skip(f"this root may not mount: {made.stderr.strip()}")
     try:

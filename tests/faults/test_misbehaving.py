@@ -9,7 +9,7 @@ import pytest
 import jobs
 from faulty import Fault
 from processes import killed_at_the_end, wait_until
-from quotas import divided_group
+from quotas import divided_group, inside
 from scaling_study.runner import cohort_windows
 from scaling_study.runner.member_processes import LONGEST_LOG_BYTES
 
@@ -96,8 +96,7 @@ def test_it_costs_its_own_points_only(tmp_path, how, record_property):
 def test_the_kernel_kills_who_takes_all_memory(tmp_path, record_property):
     with divided_group("memory") as group:
         (group / "memory.limit_in_bytes").write_text(str(MEMORY_BYTES))
-        enter = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
-        records = run([*enter, *job("eats", tmp_path)], tmp_path)
+        records = run(inside(group, job("eats", tmp_path)), tmp_path)
         kills = (group / "memory.oom_control").read_text().split()
     assert int(kills[kills.index("oom_kill") + 1]) >= STARTS
     check_lost_points(records, "killed by SIGKILL (the kernel does this when memory runs out)")

@@ -28,8 +28,7 @@ def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
     after = {1: process(2.3, user_s=2.0, threads=threads)}
     used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((1.0, 0.0))
-    assert used.trainer_runqueue_s == pytest.approx(0.3)
-    assert used.runqueue_s == pytest.approx(0.5)
+    assert (used.trainer_runqueue_s, used.runqueue_s) == (pytest.approx(0.3), pytest.approx(0.5))
     assert (used.voluntary_switches, used.involuntary_switches) == (105, 206)
     assert (used.migrations, used.threads, used.processes) == (9, 2, 1)
 
@@ -110,8 +109,7 @@ def test_cpu_time_of_one_thread_of_a_process_with_a_strange_name(child):
 def test_cpu_time_of_children_that_begin_and_end_in_between(child):
     used, (own_s, children_s) = child.usage("[child(0.1) for _ in range(2)]")
     assert children_s >= 0.2
-    assert used.cpu_s == pytest.approx(own_s + children_s, rel=0.4)
-    assert used.processes == 1
+    assert (used.cpu_s, used.processes) == (pytest.approx(own_s + children_s, rel=0.4), 1)
 
 
 def test_touched_pages_are_faults_and_sleeps_are_voluntary_switches(child):

@@ -1,13 +1,13 @@
 """Whether this node is the machine that a study means: the whole of it, and no other."""
 
 import re
-import subprocess
 
 import pytest
 import yaml
 from msgspec import structs
 
 from jobs import ROOT, STAGE
+from processes import captured
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.host import node, probe
 from scaling_study.records import codec
@@ -47,7 +47,7 @@ def bound_probe(output, env):
     """Probe with one CPU, as a user's taskset or a SLURM step would have it."""
     command = ["taskset", "--cpu-list", "0", *STAGE, "probe", "--cores", "None", "--output", output]
     env = {"PATH": "/usr/bin:/bin", **env}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return captured(command, env=env)
 
 
 @pytest.mark.slow

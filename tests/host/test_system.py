@@ -52,8 +52,7 @@ def test_without_a_list_of_allowed_cpus_the_kernel_is_asked_for_the_mask(tmp_pat
         machines.write(tmp_path, {"proc/self/status": status})
     mask = tuple(sorted(os.sched_getaffinity(0)))
     assert system.read_topology(tmp_path).cpu_ids == mask
-    assert limits.read_allowed_cpus(tmp_path) == mask
-    assert limits.read_allowed_nodes(tmp_path) == (0,)
+    assert (limits.read_allowed_cpus(tmp_path), limits.read_allowed_nodes(tmp_path)) == (mask, (0,))
 
 
 def test_virtual_machines(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 import texts
+from configs import short
 from jobs import QUICK
 from projects import SNAKEMAKE, Project
 
@@ -22,30 +23,24 @@ COMMAND = (*SNAKEMAKE, "--configfile", "study.yaml")
 
 def config():
     """Return the study's config."""
-    return {
-        "study": STUDY,
-        "description": "\n".join(texts.ALL.values()),
-        "workload": {
-            "script": f"{texts.NAME}/train {texts.NAME}.py",
-            "args": ["{member}", *map(literal, texts.ALL.values())],
-            "env": {f"TEXT_{index}": text for index, text in enumerate(texts.ALL.values())},
-            "steps_per_model": 300,
-        },
-        "processes": [1, 2],
-        "launches": {
-            "baseline": {"intra_op": 1, "wait_policy": "passive"},
-            # The default launch fails. One in an interpreter and one with a library whose names are
-            # hostile: the first one cannot be proven, the other cannot be preloaded.
-            "one_change": {
-                "build": [f"{texts.NAME}/python"],
-                "allocator": [f"{texts.NAME}/lib.so"],
-            },
-        },
-        "measure": {**QUICK, "windows": 1, "steps": 10, "window_s": [0.2, 2.0]},
-        "profile": {"effort": "quick", "launches": ["baseline"]},
-        "why": "off",
-        "confirm": "off",
+    workload = {
+        "script": f"{texts.NAME}/train {texts.NAME}.py",
+        "args": ["{member}", *map(literal, texts.ALL.values())],
+        "env": {f"TEXT_{index}": text for index, text in enumerate(texts.ALL.values())},
+        "steps_per_model": 300,
     }
+    # The default launch fails. One in an interpreter and one with a library whose names are
+    # hostile: the first one cannot be proven, the other cannot be preloaded.
+    hostile = {"build": [f"{texts.NAME}/python"], "allocator": [f"{texts.NAME}/lib.so"]}
+    baseline = {"intra_op": 1, "wait_policy": "passive"}
+    return short(
+        study=STUDY,
+        description="\n".join(texts.ALL.values()),
+        workload=workload,
+        launches={"baseline": baseline, "one_change": hostile},
+        measure={**QUICK, "windows": 1, "steps": 10, "window_s": [0.2, 2.0]},
+        profile={"effort": "quick", "launches": ["baseline"]},
+    )
 
 
 def literal(text):

@@ -12,23 +12,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-# What runs in the new namespaces. Shared memory is no part of the overlay.
-INSIDE = """
-set -e
-base=$1 cwd=$2 output=$3 kept=$4
-shift 4
-mount -t tmpfs none "$base/top"
-cd "$base/top"
-mkdir upper work root
-mount -t overlay overlay -o "lowerdir=/,upperdir=$PWD/upper,workdir=$PWD/work" root
-for name in proc sys dev; do mount --rbind "/$name" "root/$name"; done
-mount -t tmpfs -o mode=1777 none root/dev/shm
-status=0
-chroot root /usr/bin/env -C "$cwd" -i "$@" || status=$?
-for name in $kept; do [ ! -e "root$cwd/$name" ] || cp -a "root$cwd/$name" "$output"; done
-{ cd upper; find . -print0; cd ../root; find dev/shm -print0; } >"$base/written"
-exit "$status"
-"""
+from processes import captured
+
+INSIDE = Path(__file__).with_name("sandbox.sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +56,8 @@ def run(command, *, cwd, env=None, kept=(), output=None):
         Path(base, "top").mkdir()
         variables = [f"{name}={value}" for name, value in (env or {}).items()]
         words = [base, cwd, output or base, " ".join(kept), *variables, *command]
-        done = subprocess.run(
-            ["/usr/bin/unshare", "--mount", "--net", "/bin/sh", "-c", INSIDE, "sh", *words],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        command = ["/usr/bin/unshare", "--mount", "--net", "/bin/sh", INSIDE, *words]
+        done = captured(command, stdin=subprocess.DEVNULL)
         listing = Path(base, "written")
         names = listing.read_bytes().split(b"\0")[:-1] if listing.exists() else []
         paths = [Path("/", os.fsdecode(name)) for name in names]

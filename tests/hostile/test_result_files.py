@@ -7,13 +7,13 @@ import os
 import pickle
 import shutil
 import sys
-import tarfile
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import rendering
 import texts
 from jobs import ROOT
 from scaling_study import cli
@@ -58,10 +58,7 @@ CONTENTS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    base = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
-        packed.extractall(base, filter="data")
-    folder = base / "recorded"
+    folder = rendering.unpack_recorded(tmp_path_factory.mktemp("base"))
     for stage in ("analyse", "judge", "render"):
         done = run(stage, folder)
         assert (done.code, done.raised) == (0, None), (stage, done)

@@ -15,6 +15,7 @@ import pytest
 import hostile_study
 import sandbox
 import texts
+from jobs import read
 
 REASON = sandbox.reason_against()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -32,13 +33,9 @@ def study(tmp_path_factory):
     left, home = base / "left", base / "home"
     left.mkdir()
     home.mkdir()
-    done = sandbox.run(
-        hostile_study.COMMAND,
-        cwd=folder,
-        kept=hostile_study.FOLDERS,
-        env=hostile_study.environment(folder, home),
-        output=left,
-    )
+    env = hostile_study.environment(folder, home)
+    kept = {"kept": hostile_study.FOLDERS, "output": left}
+    done = sandbox.run(hostile_study.COMMAND, cwd=folder, env=env, **kept)
     return SimpleNamespace(folder=folder, left=left, done=done, report=left / hostile_study.REPORT)
 
 
@@ -58,13 +55,10 @@ def test_the_sandbox_shows_every_write_and_has_no_network(tmp_path):
 
 def test_it_comes_to_its_end(study):
     assert study.done.returncode == 0, study.done.output
-    read_back = [
-        record
-        for path in (study.left / hostile_study.RESULTS / "measure").glob("*/0.jsonl")
-        for record in map(json.loads, path.read_bytes().splitlines())
-        if record["kind"] == "readback"
-    ]
-    assert read_back  # members trained: they found every argument and variable as it should be
+    files = (study.left / hostile_study.RESULTS / "measure").glob("*/0.jsonl")
+    assert any(
+        read(path)["readback"] for path in files
+    )  # members trained: they found every argument and variable as it should be
     assert study.report.exists()
 
 

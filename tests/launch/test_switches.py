@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from made_records import UNBOUND, hardware
-from processes import ran
+from processes import captured
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import training
@@ -250,7 +250,7 @@ print(before, training.observe_memory_format(), orders, abs(changed / plain - 1)
 @pytest.mark.parametrize(("d", "suffix"), [(2, ""), (3, "_3d")])
 def test_convolutions_compute_the_same_channels_last_also_from_a_loaded_state(d, suffix):
     """A fused optimizer takes numbers as they lie: all of a weight's must lie alike."""
-    done = ran([sys.executable, "-c", CONVOLUTIONS.format(d=d, suffix=suffix)])
+    done = captured([sys.executable, "-c", CONVOLUTIONS.format(d=d, suffix=suffix)])
     assert done.stdout.split() == ["default", "channels_last", "{True}", "True"], done.stderr
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from processes import private_folder, ran
+from processes import captured, private_folder
 from scaling_study.member import channel
 from scaling_study.member.channel import HEADER, STEP_FIELDS, STEPS, TIMED, PageBlock, Step
 
@@ -62,7 +62,7 @@ def test_a_page_that_does_not_fit_into_memory_lies_in_the_folder(folder):
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no file system can be mounted here, in a name space of its own")
     command = [sys.executable, "-c", IN_LITTLE_MEMORY, str(folder)]
-    done = ran([*unshare, "sh", "-c", mount + ' && exec "$@"', "sh", *command])
+    done = captured([*unshare, "sh", "-c", mount + ' && exec "$@"', "sh", *command])
     assert (done.returncode, done.stdout) == (0, "page\n"), done
 
 

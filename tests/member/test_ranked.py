@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from configs import ROOT
-from processes import ran, wait_ended, wait_state
+from processes import captured, wait_ended, wait_state
 from scaling_study.host import kernel_counters
 from scaling_study.member import channel
 from scaling_study.queues import bind
@@ -71,7 +71,7 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
     start(groups, [0], "--variables", tmp_path / "seen")
     bare = tmp_path / "torchrun"
     for _ in range(3):  # its ranks meet at a port that another program may take first
-        done = ran(
+        done = captured(
             [sys.executable, "-m", "torch.distributed.run", "--standalone",
              "--local-addr", "127.0.0.1", "--nproc-per-node", "2",
              SCRIPT, "--steps", "1", "--variables", bare],
@@ -158,7 +158,7 @@ def test_a_plain_run_of_ranks_ends_once_or_with_the_first_failure(last, status, 
         f"if rank == '0': {last}\nelse: sys.exit({status})"
     )
     command = [sys.executable, "-P", bind.__file__, "--ranks", "2", "--", sys.executable, "-c"]
-    done = ran([*command, code])
+    done = captured([*command, code])
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert status or done.stdout in {"0111", "1101"}

@@ -2,30 +2,21 @@ import pytest
 
 from scaling_study.profiling.operator_groups import OTHER, group_of
 
-MATRIX, NEW, STREAM = "matrix multiply", "allocation and new memory", "streaming in place"
-RANDOM, GATHER, PYTHON = "random numbers", "gather and copy", "Python and dispatch"
+NORM, DROPOUT = "aten::native_layer_norm_backward", "aten::native_dropout_backward"
+ADDMM = "autograd::engine::evaluate_function: AddmmBackward0"
+GROUPS = {
+    "matrix multiply": ("aten::mm", "aten::convolution_backward"),
+    "allocation and new memory": ("aten::mul", NORM, DROPOUT, "[memory]"),
+    "streaming in place": ("aten::mul_", "aten::_foreach_mul_", "aten::_fused_adamw_"),
+    "random numbers": ("aten::bernoulli_",),
+    "gather and copy": ("aten::index",),
+    "Python and dispatch": ("aten::t", ADDMM, "autograd::engine::evaluate_function: Ad..."),
+    OTHER: ("mine::special", ""),
+}
 
 
 @pytest.mark.parametrize(
-    ("operator", "group"),
-    [
-        ("aten::mm", MATRIX),
-        ("aten::convolution_backward", MATRIX),
-        ("aten::mul", NEW),
-        ("aten::native_layer_norm_backward", NEW),
-        ("[memory]", NEW),
-        ("aten::mul_", STREAM),
-        ("aten::_foreach_mul_", STREAM),
-        ("aten::_fused_adamw_", STREAM),
-        ("aten::bernoulli_", RANDOM),
-        ("aten::native_dropout_backward", NEW),
-        ("aten::index", GATHER),
-        ("aten::t", PYTHON),
-        ("autograd::engine::evaluate_function: AddmmBackward0", PYTHON),
-        ("autograd::engine::evaluate_function: Ad...", PYTHON),
-        ("mine::special", OTHER),
-        ("", OTHER),
-    ],
+    ("operator", "group"), [(each, group) for group, all_of in GROUPS.items() for each in all_of]
 )
 def test_an_operator_is_in_the_group_of_what_bounds_it(operator, group):
     assert group_of(operator) == group

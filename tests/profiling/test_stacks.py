@@ -36,10 +36,8 @@ def line(*frames, count=1, head=HEAD):
 def test_a_command_line_may_hold_anything(command):
     text = f'process 10:"python";process 12:"{command}";thread (12): MainThread;a (x.py:1) 4\n'
     (sample,) = stacks.parse(text)
-    assert sample.processes == [10, 12]
-    assert sample.tid == 12
-    assert [frame.text for frame in sample.frames] == ["a (x.py)"]
-    assert sample.count == 4
+    assert (sample.processes, sample.tid) == ([10, 12], 12)
+    assert ([frame.text for frame in sample.frames], sample.count) == (["a (x.py)"], 4)
 
 
 @given(
@@ -73,8 +71,7 @@ def test_the_trainer_is_found_where_ids_are_not_the_kernels(tmp_path):
         line("<module> (train.py:8)", "a (x.py:1)", head=trainer, count=80),
     ]
     folded = read(tmp_path, lines)
-    assert folded.samples == 80
-    assert folded.sampled_step_s == pytest.approx(0.1)
+    assert (folded.samples, folded.sampled_step_s) == (80, pytest.approx(0.1))
 
 
 def test_threads_and_children_are_roots_of_their_own(tmp_path):
@@ -197,8 +194,7 @@ def test_a_member_outside_of_its_window_does_not_count(tmp_path, folder):
     start = f"start ({folder}scaling_study/launch/launchers/launcher.py:200)"
     folded = read(tmp_path, [line(start, "a (x.py:1)"), line("a (x.py:1)", park, count=3)])
     assert [*folded.stacks] == [("trainer", "running", "phase: other", "a (x.py)")]
-    assert folded.samples == 1
-    assert folded.sampled_step_s == pytest.approx(0.1 / 4)
+    assert (folded.samples, folded.sampled_step_s) == (1, pytest.approx(0.1 / 4))
 
 
 # ---- members that are sampled in turn

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import TELL, gone, has_ended, killed_at_the_end, ran, wait_ended, written
+from processes import TELL, captured, gone, has_ended, killed_at_the_end, wait_ended, written
 from scaling_study.host.probe import find_library, library_folders
 from scaling_study.queues import bind
 
@@ -24,7 +24,7 @@ needs_numa = pytest.mark.skipif(
 
 
 def run(*options, command=(sys.executable, "-c", TELL), **kwargs):
-    return ran([sys.executable, "-P", bind.__file__, *options, "--", *command], **kwargs)
+    return captured([sys.executable, "-P", bind.__file__, *options, "--", *command], **kwargs)
 
 
 def told(*options, **kwargs):

@@ -13,7 +13,7 @@ import pytest
 
 from configs import ROOT
 from launch_scripts import BASH, launched, plan, recommendation, run, slot, write
-from processes import ENDLESS, PATIENCE_S, TELL, killed_at_the_end, ran, wait_ended, written
+from processes import ENDLESS, PATIENCE_S, TELL, captured, killed_at_the_end, wait_ended, written
 from scaling_study.queues import bind
 from scaling_study.report.launch_script import SWITCHES
 
@@ -156,7 +156,7 @@ def test_with_switches_a_script_ends_as_python_ends_it(tmp_path):
     path = launched(tmp_path, ENDS, args=["fails"], inter_op=3)
     assert path.with_suffix(SWITCHES).exists()
     run(path, "logs", status=1)
-    fresh = ran([sys.executable, tmp_path / "train.py", "fails"], cwd=tmp_path)
+    fresh = captured([sys.executable, tmp_path / "train.py", "fails"], cwd=tmp_path)
     assert (tmp_path / "logs/member-0.log").read_text() == fresh.stderr
     result = (tmp_path / "result").read_bytes()
     (tmp_path / "models").write_text("0\n3\n")

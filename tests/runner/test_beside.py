@@ -22,39 +22,32 @@ from scaling_study.runner.member_processes import MemberProcesses
 BESIDE = jobs.WORKLOADS / "beside.py"
 
 
-def ended(folder, *args, step="optimizer"):
-    script = jobs.config(BESIDE, args=["--how", *args], processes=[1], step=step)
-    records = jobs.run(script, folder)
-    (end,) = records["end"]
-    return end["status"], end["reason"], records
+def beside(*args, step="optimizer"):
+    return jobs.config(BESIDE, args=["--how", *args], processes=[1], step=step)
 
 
 @pytest.mark.parametrize("step", ["optimizer", "mark", "backward"])
 def test_a_second_thread_that_makes_steps_is_refused_at_once(tmp_path, step):
-    assert ended(tmp_path, "threads", "--ends", step, step=step)[:2] == ("failed", THREADS)
+    records = jobs.ends(beside("threads", "--ends", step, step=step), tmp_path, "failed")
+    assert records["end"][0]["reason"] == THREADS
 
 
 def test_one_thread_may_be_any(tmp_path):
-    status, reason, records = ended(tmp_path, "apart")
-    assert (status, reason) == ("complete", None)
+    records = jobs.ends(beside("apart"), tmp_path)
     assert all(window["members"][0]["backward_s"] > 0 for window in records["window"])
 
 
 def test_steps_of_children_beside_own_ones_give_no_number(tmp_path):
     """The first of them are a warm-up, perhaps; the others are the model's."""
-    status, reason, _ = ended(tmp_path, "warm-up")
-    assert status == "failed"
-    assert "makes steps of its own and" in reason
-    assert "2 processes that it starts" in reason
+    words = "makes steps of its own and", "2 processes that it starts"
+    jobs.ends(beside("warm-up"), tmp_path, "failed", *words)
 
 
 def test_a_pool_whose_processes_train_in_several_threads_gives_no_number(tmp_path):
     mapping = study("fork", n=1)
     args = ["--how", "threads", "--steps", "10000{n}"]
     mapping["workload"] |= {"script": str(BESIDE), "args": args}
-    (end,) = jobs.run(mapping, tmp_path)["end"]
-    assert end["status"] == "failed"
-    assert THREADS in end["reason"]
+    jobs.ends(mapping, tmp_path, "failed", THREADS)
 
 
 def test_a_confirmation_of_several_threads_gives_no_number(tmp_path):
@@ -110,10 +103,8 @@ def test_a_script_that_becomes_another_program_is_told_so(tmp_path):
         f"sys.argv = ['beside.py', '--how', 'apart', '--steps', '20000']\n"
         f"runpy.run_path({str(BESIDE)!r}, run_name='__main__')\n"
     )
-    (end,) = jobs.run(jobs.config(script, processes=[1]), tmp_path)["end"]
-    assert end["status"] == "failed"
-    assert "the script becomes another program" in end["reason"]
-    assert "workload.step: run" in end["reason"]
+    words = "the script becomes another program", "workload.step: run"
+    jobs.ends(jobs.config(script, processes=[1]), tmp_path, "failed", *words)
 
 
 def test_a_gpu_that_a_process_has_open_is_found(monkeypatch):
@@ -130,3 +121,39 @@ def test_variables_that_a_script_sets_itself_are_told_from_the_launchs():
     env = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "a", "ATEN_CPU_CAPABILITY": "avx2", "TORCH_X": "1"}
     found = MemberProcesses.script_sets(cohort, SimpleNamespace(env=env))
     assert found == {"OMP_NUM_THREADS": "4", "ATEN_CPU_CAPABILITY": "avx2"}
+
+
+# ---- settings that change while it trains: windows would show two launches
+
+SCRIPT = """
+import os, torch
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(10**9):
+    if step == {step}:
+        {change}
+    optimizer.zero_grad()
+    model(torch.randn(64, 64, dtype=torch.float32)).square().mean().backward()
+    optimizer.step()
+"""
+CPUS = sorted(os.sched_getaffinity(0))
+FEWER = f"os.sched_setaffinity(0, {{{CPUS[0]}}})"
+CHANGES = {
+    "torch.set_num_threads(3)": "number of threads (torch.set_num_threads) from 1 to 3",
+    "torch.set_default_dtype(torch.float64)": "torch.float32 to torch.float64",
+    FEWER: "CPUs",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("step", [0, 40])
+def test_a_setting_that_changes_after_the_first_step_fails(tmp_path, step, change):
+    if change == FEWER and len(CPUS) == 1:
+        pytest.skip("one CPU")
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(step=step, change=change))
+    mapping = jobs.config(script, processes=[1])
+    if step:
+        jobs.ends(mapping, tmp_path, "failed", "the script changed ", CHANGES[change])
+    elif "threads" not in change:  # before the first step it is the launch that fails: intra_op 1
+        jobs.ends(mapping, tmp_path)

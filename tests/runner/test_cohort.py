@@ -58,8 +58,7 @@ def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
 def test_a_member_without_a_first_step_in_time_is_ended(make):
     one = make("fails.py", ["--how", "waits"])
     one.start([0], 0.3)
-    assert one.alive == ()
-    assert one.events[0].what == "hung"
+    assert (one.alive, one.events[0].what) == ((), "hung")
     assert "0.3 s" in one.events[0].reason
 
 
@@ -87,8 +86,7 @@ def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     plenty = headroom.Room(HOST.memory_bytes, "the machine's memory")
     monkeypatch.setattr(headroom, "read_free_memory", lambda: next(left, plenty))
     one.start([0, 1], 60)
-    assert one.alive == (0,)
-    assert one.events[0].what == "out_of_memory"
+    assert (one.alive, one.events[0].what) == ((0,), "out_of_memory")
     assert "memory.max of the job" in one.events[0].reason
     assert one.take(windows.WindowPlan(0, 0, 1), SETTINGS).members[0].steps >= 5
 

@@ -87,8 +87,7 @@ def take(us, *, ends=None, **settings):
 
 def test_what_is_planned_is_enough_for_a_script_that_keeps_its_pace():
     _, settled, asked = take(lambda _: 5000)
-    assert settled == []
-    assert len(asked) == 6
+    assert (settled, len(asked)) == ([], 6)
 
 
 def test_only_the_windows_before_a_script_settled_are_taken_anew():
@@ -123,8 +122,7 @@ def test_a_count_whose_member_is_lost_is_not_taken_anew():
 def test_windows_that_take_too_long_are_not_taken_anew(monkeypatch):
     monkeypatch.setattr(cohort_windows, "MORE_LONGEST_S", 5.5)  # a block takes 2 s
     _, settled, asked = take(lambda at: 5000 * 1.003**at)
-    assert settled == []
-    assert len(asked) == 6
+    assert (settled, len(asked)) == ([], 6)
     _, (settled,), asked = take(lambda at: 5000 if at < 200 else 6500, windows=12)
     assert len(asked) == 2 * (12 + 2)
     monkeypatch.setattr(cohort_windows, "MORE_LONGEST_S", -100.0)

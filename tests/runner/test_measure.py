@@ -9,23 +9,11 @@ import sys
 
 import pytest
 
+import jobs
 import made_records
-from jobs import (
-    WORKLOADS,
-    baseline_job,
-    command,
-    config,
-    environment,
-    left_behind,
-    processes,
-    read,
-    run,
-)
 from processes import wait_until
 from scaling_study.analysis.record_rows import read_rows
 from scaling_study.common import private
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.records import codec
 from scaling_study.records.window import DECODER, CohortEnd, Window
@@ -41,7 +29,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def normal(tmp_path_factory):
     folder = tmp_path_factory.mktemp("normal")
-    return folder, run(config(WORKLOADS / "plain_loop.py"), folder)
+    return folder, jobs.run(jobs.config(jobs.WORKLOADS / "plain_loop.py"), folder)
 
 
 def test_records_follow_the_schema_and_nothing_is_left(normal):
@@ -50,7 +38,7 @@ def test_records_follow_the_schema_and_nothing_is_left(normal):
     assert isinstance(last, CohortEnd)
     # A second name of the same file, until it has been collected.
     assert (folder / "0.jsonl.part").samefile(folder / "0.jsonl")
-    assert left_behind(folder) == []
+    assert jobs.left_behind(folder) == []
     assert records["end"][0]["status"] == "complete"
     head = records["cohort"][0]
     planned = []
@@ -85,7 +73,7 @@ def test_a_run_that_was_killed_after_its_last_window_ends_the_cohort_that_took_i
     (tmp_path / "0.jsonl.part").write_text("".join(lines))
     # On a busy machine a window was lost, which the next run takes again, in another cohort.
     lost = int(any(not window["valid"] for window in found["window"]))
-    records = run(config(WORKLOADS / "plain_loop.py"), tmp_path)
+    records = jobs.run(jobs.config(jobs.WORKLOADS / "plain_loop.py"), tmp_path)
     assert len(records["cohort"]) == 1 + lost
     assert [(end["cohort"], end["status"]) for end in records["end"]] == [(lost, "complete")]
     assert len(read_rows(tmp_path / "0.jsonl").cohorts) == 1 + lost
@@ -101,22 +89,20 @@ def test_a_run_that_was_killed_after_its_last_window_ends_the_cohort_that_took_i
 )
 def test_a_script_that_sets_its_own_threads_is_no_launch_of_one_thread(tmp_path, first, later):
     script = tmp_path / "greedy.py"
-    text = (WORKLOADS / "plain_loop.py").read_text()
+    text = (jobs.WORKLOADS / "plain_loop.py").read_text()
     script.write_text(first + text.replace("torch.manual_seed", f"{later}torch.manual_seed"))
-    shutil.copy(WORKLOADS / "size.py", tmp_path)
-    records = run(config(script, windows=1, processes=[1]), tmp_path)
-    end = records["end"][0]
-    assert end["status"] == "failed"
-    assert "intra_op 1 did not take effect: 2" in end["reason"]
-    assert records["window"] == []
+    shutil.copy(jobs.WORKLOADS / "size.py", tmp_path)
+    mapping = jobs.config(script, windows=1, processes=[1])
+    words = "intra_op 1 did not take effect: 2"
+    assert jobs.ends(mapping, tmp_path, "failed", words)["window"] == []
 
 
 def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
     script = tmp_path / "crashes.py"
     script.write_text("from scaling_study import mark\nfor _ in range(4):\n    mark()\n1 / 0\n")
-    records = run(config(script, step="mark", processes=[1], windows=1), tmp_path)
+    mapping = jobs.config(script, step="mark", processes=[1], windows=1)
+    records = jobs.ends(mapping, tmp_path, "failed")
     reasons = [event["reason"] for event in records["event"]]
-    assert records["end"][0]["status"] == "failed"
     assert len(reasons) >= cohort_windows.MEMBER_RESTARTS
     assert all("status 1" in reason for reason in reasons)
     assert "Traceback" in records["event"][0]["log"]
@@ -127,8 +113,8 @@ def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
 )
 def test_a_checkpoint_that_all_members_write_is_named(tmp_path, name, processes):
     out = tmp_path / "runs" / name
-    script = WORKLOADS / "plain_loop.py"
-    records = run(config(script, args=["--out", str(out)], windows=1), tmp_path)
+    script = jobs.WORKLOADS / "plain_loop.py"
+    records = jobs.run(jobs.config(script, args=["--out", str(out)], windows=1), tmp_path)
     shared = {str(out): processes} if processes else None
     before, after = (record.get("shared_files") for record in records["readback"])
     assert (before, after) == (None, shared)  # the first checkpoint comes after the first step
@@ -144,10 +130,10 @@ sys.exit(subprocess.call([word.replace("PID", str(os.getpid())) for word in sys.
 
 def start_job(folder, windows=50):
     """Start a job below a stand-in for Snakemake, and wait for its first window."""
-    job = baseline_job(config(WORKLOADS / "plain_loop.py", windows=windows))
+    job = jobs.baseline_job(jobs.config(jobs.WORKLOADS / "plain_loop.py", windows=windows))
     caller = subprocess.Popen(
-        [sys.executable, "-c", CALLER, *command(job, folder, "PID")],
-        env=environment(folder),
+        [sys.executable, "-c", CALLER, *jobs.command(job, folder, "PID")],
+        env=jobs.environment(folder),
         start_new_session=True,
     )
     part = folder / "0.jsonl.part"
@@ -170,20 +156,20 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     names = [path.name for path in tmp_path.glob(f"{private.PREFIX}*")]
     assert all((private.SHARED_MEMORY / name).exists() for name in names)
     supervisor, coordinator = (
-        min(processes(tmp_path, text))
+        min(jobs.processes(tmp_path, text))
         for text in ("scaling_study.runner.supervisor", "scaling_study measure")
     )
     before = taken()
     pids = {"caller": caller.pid, "supervisor": supervisor, "coordinator": coordinator}
     os.kill(pids[victim], signal.SIGKILL)
-    wait_until(lambda: left_behind(tmp_path, names) == [], "nothing left")
+    wait_until(lambda: jobs.left_behind(tmp_path, names) == [], "nothing left")
     caller.wait()
     after = taken()
     assert after[: len(before)] == before
     resumed = start_job(tmp_path)
     wait_until(lambda: len(taken()) > len(after), "a further window")
     resumed.kill()
-    wait_until(lambda: left_behind(tmp_path) == [], "nothing left")
+    wait_until(lambda: jobs.left_behind(tmp_path) == [], "nothing left")
     kept = taken()
     assert kept[: len(after)] == after
     # Only an invalid window is taken again.
@@ -195,20 +181,20 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
 
 def test_a_killed_member_costs_its_window_only(tmp_path):
     caller = start_job(tmp_path, windows=10)
-    os.kill(max(processes(tmp_path, "scaling_study.member.worker")), signal.SIGKILL)
+    os.kill(max(jobs.processes(tmp_path, "scaling_study.member.worker")), signal.SIGKILL)
     caller.wait()
-    records = read(tmp_path / "0.jsonl")
+    records = jobs.read(tmp_path / "0.jsonl")
     assert [event["what"] for event in records["event"]] == ["died"]
     assert "SIGKILL" in records["event"][0]["reason"]
     # The window that was being taken is taken again, though nothing else may be.
     planned = [record for record in records["window"] if record["block"] < 10]
     assert len(planned) == 20
-    assert left_behind(tmp_path) == []
+    assert jobs.left_behind(tmp_path) == []
 
 
 def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
-    mapping = config(WORKLOADS / "plain_loop.py", windows=1)
-    plan = make_plan(load_config(mapping))
+    mapping = jobs.config(jobs.WORKLOADS / "plain_loop.py", windows=1)
+    plan = jobs.planned(mapping)
     launches = plan.launches[1:3]
     paths = [tmp_path / launch.id / "0.jsonl" for launch in launches]
     for path in paths:

@@ -3,7 +3,7 @@
 import pytest
 
 from configs import minimal
-from jobs import config, planned, run
+from jobs import config, ends, planned
 from pools import POOL, study
 from processes import PATIENCE_S
 
@@ -12,9 +12,7 @@ KINDS = ["joblib", "fork", "spawn", "torch", "dask"]
 
 @pytest.mark.parametrize(("how", "n"), [*((how, 2) for how in KINDS), ("joblib", 1)])
 def test_a_pool_is_measured_while_all_its_processes_train(tmp_path, how, n):
-    records = run(study(how, n=n), tmp_path)
-    (end,) = records["end"]
-    assert (end["status"], end["reason"]) == ("complete", None)
+    records = ends(study(how, n=n), tmp_path)
     (readback,) = records["readback"]
     assert len({member["pid"] for member in readback["members"]}) == n
     (window,) = records["window"]
@@ -39,9 +37,7 @@ def test_a_pool_is_measured_while_all_its_processes_train(tmp_path, how, n):
 def test_a_program_that_does_not_train_with_so_many_says_so(tmp_path, args, words):
     mapping = study("fork")
     mapping["workload"]["args"] = [*args, *([] if "{n}" in str(args) else ["{n}"])]
-    (end,) = run(mapping, tmp_path)["end"]
-    assert end["status"] == "failed"
-    assert all(word in end["reason"] for word in words), end["reason"]
+    ends(mapping, tmp_path, "failed", *words)
 
 
 def test_a_pool_whose_processes_have_another_environment_is_told_so(tmp_path):
@@ -53,26 +49,21 @@ def test_a_pool_whose_processes_have_another_environment_is_told_so(tmp_path):
     )
     mapping = study("fork", n=1)
     mapping["workload"] |= {"script": str(script), "args": ["{n}"]}
-    (end,) = run(mapping, tmp_path)["end"]
-    assert "the program ended without a step" in end["reason"]
-    assert "inherit the program's environment" in end["reason"]
+    words = "the program ended without a step", "inherit the program's environment"
+    ends(mapping, tmp_path, "failed", *words)
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_without_n_it_is_said_where_the_program_trains(tmp_path, how):
     script = config(POOL, args=["--how", how, "--jobs", "2", "--steps", "30"], processes=[1])
-    records = run(script, tmp_path)
-    (end,) = records["end"]
-    assert end["status"] == "failed"
-    assert "trains in processes that it starts itself: 240 optimizer steps" in end["reason"]
-    assert "workload.args" in end["reason"]
+    words = "trains in processes that it starts itself: 240 optimizer steps", "workload.args"
+    ends(script, tmp_path, "failed", *words)
 
 
 def test_a_program_that_trains_elsewhere_for_long_is_not_waited_for(tmp_path):
     script = config(POOL, args=["--how", "fork", "--jobs", "1", "--steps", "10000000"],
                     processes=[1], timeout_s=PATIENCE_S)  # fmt: skip
-    (end,) = run(script, tmp_path)["end"]
-    assert "trains in processes that it starts itself" in end["reason"]
+    ends(script, tmp_path, "failed", "trains in processes that it starts itself")
 
 
 def test_nothing_that_needs_gates_is_planned():

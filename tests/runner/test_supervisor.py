@@ -12,16 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import (
-    PATIENCE_S,
-    gone,
-    has_ended,
-    killed_at_the_end,
-    state,
-    wait_ended,
-    wait_until,
-    written,
-)
+import processes
 from scaling_study.common import private
 from scaling_study.queues import bind
 
@@ -91,7 +82,7 @@ def supervising(*command, watched=None, code=QUICK, **kwargs):
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], start_new_session=True, text=True, **kwargs
     )
-    with killed_at_the_end(process):
+    with processes.killed_at_the_end(process):
         yield process
 
 
@@ -99,9 +90,9 @@ def python(code, *args):
     return (sys.executable, "-c", code, *args)
 
 
-def rest_of_it(folder):
-    """The pid of the command, once it runs."""
-    return int(written(folder / "command"))
+def pids(folder, *names):
+    """The pids of the command, of its orphan, once they run."""
+    return [int(processes.written(folder / name)) for name in names]
 
 
 def caught(folder):
@@ -133,7 +124,7 @@ if os.fork() == 0:
 """
     patient = QUICK.replace("0.2", "600.0")
     with supervising(*python(code), code=patient) as process:
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(processes.PATIENCE_S) == 0
         assert (tmp_path / "done").read_text() == "done"
 
 
@@ -141,18 +132,16 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
     watched = subprocess.Popen(python("import time; time.sleep(600)"))
     code = ORPHAN + COMMAND
     with (
-        killed_at_the_end(watched),
+        processes.killed_at_the_end(watched),
         supervising(*python(code, tmp_path, ""), watched=watched.pid) as process,
     ):
-        command = rest_of_it(tmp_path)
-        orphan = int(written(tmp_path / "orphan"))
+        started = pids(tmp_path, "command", "orphan")
         watched.kill()
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert process.wait(processes.PATIENCE_S) == 128 + signal.SIGTERM
         assert caught(tmp_path) == ["SIGTERM"]
-        assert has_ended(command)
-        assert has_ended(orphan)
-    with supervising("sleep", "600", watched=gone()) as process:  # gone already
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert all(map(processes.has_ended, started))
+    with supervising("sleep", "600", watched=processes.gone()) as process:  # gone already
+        assert process.wait(processes.PATIENCE_S) == 128 + signal.SIGTERM
 
 
 def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
@@ -162,12 +151,12 @@ def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):
         arguments = ["--watch", str(os.getppid()), "--", *python(COMMAND, str(tmp_path), "")]
         os.execv(sys.executable, [sys.executable, "-c", QUICK, *arguments])  # noqa: S606
     try:
-        command = rest_of_it(tmp_path)
-        wait_until(lambda: state(child) == "S", "the supervisor's sleep")
+        (command,) = pids(tmp_path, "command")
+        processes.wait_until(lambda: processes.state(child) == "S", "the supervisor's sleep")
         os.write(terminal, b"\x03")
-        wait_ended(child)
+        processes.wait_ended(child)
         assert caught(tmp_path) == ["SIGTERM"]
-        assert has_ended(command)
+        assert processes.has_ended(command)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGTERM
     finally:
@@ -181,8 +170,7 @@ def test_impatience_changes_nothing(tmp_path):
     with supervising(
         *python(code, tmp_path, "stubborn"), code=IMPATIENT, stderr=subprocess.PIPE
     ) as process:
-        command = rest_of_it(tmp_path)
-        orphan = int(written(tmp_path / "orphan"))
+        started = pids(tmp_path, "command", "orphan")
         while process.poll() is None:
             for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 with contextlib.suppress(ProcessLookupError):
@@ -191,8 +179,7 @@ def test_impatience_changes_nothing(tmp_path):
         error = process.stderr.read()
         assert process.returncode == 128 + signal.SIGTERM, error
         assert error == ""
-        assert has_ended(command)
-        assert has_ended(orphan)
+        assert all(map(processes.has_ended, started))
     assert caught(tmp_path) == ["SIGTERM"]
 
 
@@ -206,23 +193,23 @@ def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
         return mask & 1 << (signal.SIGTERM - 1)
 
     with supervising(*python(COMMAND, tmp_path, ""), stderr=subprocess.PIPE) as process:
-        wait_until(lambda: ready(process.pid), "the supervisor's handler")
+        processes.wait_until(lambda: ready(process.pid), "the supervisor's handler")
         time.sleep(random.Random(seed).uniform(0, 0.02))  # noqa: S311 (a moment, no secret)
         process.terminate()
-        _, error = process.communicate(timeout=PATIENCE_S)
+        _, error = process.communicate(timeout=processes.PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM, error
     assert error == ""
     if (tmp_path / "command").exists():
-        assert has_ended(rest_of_it(tmp_path))
+        assert all(map(processes.has_ended, pids(tmp_path, "command")))
 
 
 def test_what_a_killed_command_has_in_memory_is_removed(tmp_path):
     with supervising(*python(COMMAND, tmp_path, "")) as process:
-        command = rest_of_it(tmp_path)
-        memory = Path(written(tmp_path / "private"), "memory").resolve()
+        (command,) = pids(tmp_path, "command")
+        memory = Path(processes.written(tmp_path / "private"), "memory").resolve()
         assert memory.is_dir()
         os.kill(command, signal.SIGKILL)
-        process.wait(PATIENCE_S)
+        process.wait(processes.PATIENCE_S)
         assert not memory.exists()
 
 
@@ -233,6 +220,7 @@ from scaling_study.runner import job_process
 with job_process.prepared("job", Path("log")):
     subprocess.run(sys.argv[1:], check=True)
 """
+WAITS = "touch began; until [ -e go ]; do sleep .02; done"
 PROGRAMS = {
     "supervisor": ["-m", "scaling_study.runner.supervisor", "--watch", str(os.getpid()), "--"],
     "job": ["-c", JOB],
@@ -243,28 +231,22 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path, program):
     """As with nohup."""
-    waits = [
-        "env",
-        "--default-signal",
-        "sh",
-        "-c",
-        "touch began; until [ -e go ]; do sleep .02; done",
-    ]
     ignoring = ["/usr/bin/env", "--ignore-signal=HUP,INT,TERM", sys.executable]
+    waits = ["env", "--default-signal", "sh", "-c", WAITS]
     command = [*ignoring, *PROGRAMS[program], *waits]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
-    with killed_at_the_end(process):
-        wait_until((tmp_path / "began").exists, "the command")
+    with processes.killed_at_the_end(process):
+        processes.wait_until((tmp_path / "began").exists, "the command")
         for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             process.send_signal(signum)
         (tmp_path / "go").touch()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(processes.PATIENCE_S) == 0
 
 
 def test_a_kernel_without_pidfd_open_is_named_in_one_line(tmp_path):
     code = f"import os\ndel os.pidfd_open\n{QUICK}"
     with supervising("touch", tmp_path / "began", code=code, stderr=subprocess.PIPE) as process:
-        _, error = process.communicate(timeout=PATIENCE_S)
+        _, error = process.communicate(timeout=processes.PATIENCE_S)
     assert process.returncode == 1
     assert error.count("\n") == 1
     assert "use Linux 5.3 or newer" in error

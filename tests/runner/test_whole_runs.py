@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from configs import minimal
-from jobs import WORKLOADS, config, planned, run
+from jobs import WORKLOADS, config, ends, planned
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
 from scaling_study.runner import resolve
@@ -30,9 +30,7 @@ def noted(folder):
 
 
 def test_runs_are_counted_as_the_program_counts_them(tmp_path):
-    records = run(study(tmp_path, "--name", "{member}"), tmp_path)
-    (end,) = records["end"]
-    assert (end["status"], end["reason"]) == ("complete", None)
+    records = ends(study(tmp_path, "--name", "{member}"), tmp_path)
     alone, both = sorted(records["window"], key=lambda one: one["n"])
     counted = [member["steps"] for window in (alone, both) for member in window["members"]]
     # Of each slot, one more may have ended while others or the read-back were waited for.
@@ -60,9 +58,7 @@ def test_a_command_is_no_python_and_its_settings_are_read_from_outside(tmp_path)
         "step": "run",
     }
     mapping["launches"]["baseline"]["placement"] = "cores"
-    records = run(mapping, tmp_path)
-    (end,), (readback,) = records["end"], records["readback"]
-    assert (end["status"], end["reason"]) == ("complete", None)
+    (readback,) = ends(mapping, tmp_path)["readback"]
     checks = {check["axis"]: check for check in readback["checks"]}
     assert checks["intra_op"]["effective"].startswith("OMP_NUM_THREADS=1, ")
     assert checks["placement"]["effective"].endswith("by 2 threads")  # bash, and what it starts
@@ -75,16 +71,12 @@ def test_a_setting_that_the_program_replaces_fails_the_launch(tmp_path):
     words = shlex.join([sys.executable, str(WHOLE), *mapping["workload"]["args"]])
     line = f"export OMP_NUM_THREADS=7; {words}; true"
     mapping["workload"] = {"command": ["bash", "-c", line], "step": "run"}
-    (end,) = run(mapping, tmp_path)["end"]
-    assert end["status"] == "failed"
-    assert "intra_op OMP_NUM_THREADS=1, " in end["reason"]
-    assert "did not take effect: OMP_NUM_THREADS=7, " in end["reason"]
+    words = "intra_op OMP_NUM_THREADS=1, ", "did not take effect: OMP_NUM_THREADS=7, "
+    ends(mapping, tmp_path, "failed", *words)
 
 
 def test_one_program_may_hold_all_processes(tmp_path):
-    records = run(study(tmp_path, "--name", "{n}", processes=[2]), tmp_path)
-    (end,), (window,) = records["end"], records["window"]
-    assert (end["status"], end["reason"]) == ("complete", None)
+    (window,) = ends(study(tmp_path, "--name", "{n}", processes=[2]), tmp_path)["window"]
     assert (window["n"], len(window["members"])) == (2, 1)
     assert "one_program" in window["flags"]
     assert set(noted(tmp_path)) == {"2"}
@@ -98,11 +90,8 @@ def test_one_program_may_hold_all_processes(tmp_path):
     ],
 )
 def test_runs_that_say_nothing_are_refused(tmp_path, args, words):
-    seconds = ["--seconds", "1"]
-    mapping = study(tmp_path, *args, *seconds, processes=[1], windows=2)
-    (end,) = run(mapping, tmp_path)["end"]
-    assert end["status"] == "failed"
-    assert all(word in end["reason"] for word in words), end["reason"]
+    mapping = study(tmp_path, *args, "--seconds", "1", processes=[1], windows=2)
+    ends(mapping, tmp_path, "failed", *words)
 
 
 def test_a_command_has_no_inside():

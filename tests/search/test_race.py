@@ -18,8 +18,8 @@ def single(axis, value="on"):
     return Entrant(axis, frozenset({(axis, value)}))
 
 
-def field(*others, default=DEFAULT):
-    return RaceField(default, BASELINE, others, COUNTS, boundaries=(8, 16))
+def field(*others):
+    return RaceField(DEFAULT, BASELINE, others, COUNTS, boundaries=(8, 16))
 
 
 def plateau(at, top=1.0):
@@ -30,9 +30,9 @@ def plateau(at, top=1.0):
 class Machine:
     """Measures what is true, times a little luck of each start, and the speed of its node."""
 
-    def __init__(self, truth, luck=0.001, nodes=(1.0,)):
+    def __init__(self, truth, nodes=(1.0,)):
         self.nodes = nodes
-        self.truth, self.luck, self.rng = truth, luck, np.random.default_rng(1)
+        self.truth, self.rng = truth, np.random.default_rng(1)
         self.asked = []
 
     def measure(self, batch, number, node=0):
@@ -43,7 +43,7 @@ class Machine:
         found = self.truth.get(task.launch)
         if found is None:
             return Start(task.launch, batch, {}, max(task.counts), 5.0, 0.0)
-        factor = speed * np.exp(self.luck * self.rng.standard_normal())
+        factor = speed * np.exp(0.001 * self.rng.standard_normal())
         rates = {n: found(n) * factor for n in task.counts}
         return Start(task.launch, batch, rates, max(task.counts), 10.0, 6.0 * len(rates))
 

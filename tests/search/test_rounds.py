@@ -13,8 +13,10 @@ from msgspec import structs
 import jobs
 import machines
 import made_records
+from configs import ROOT
 from made_records import first_models, reported, summary
 from scaling_study.analysis.model_times import model_times
+from scaling_study.config.config_file import read_config
 from scaling_study.config.launches import Launch
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
@@ -23,7 +25,7 @@ from scaling_study.records.verdict import CauseResult, Judged, Remedy, Target
 from scaling_study.records.window import CohortEnd
 from scaling_study.runner import journal
 from scaling_study.runner.jobs import harness_digest
-from scaling_study.search import rounds
+from scaling_study.search import forecast, rounds
 from scaling_study.search.race import Exclusion
 from scaling_study.stats.throughputs import Start
 
@@ -120,11 +122,8 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
 
 @pytest.mark.parametrize(("tests", "over"), [(["repeat"], False), (["repeat", "drift"], True)])
 def test_a_race_ends_where_no_start_would_tell_more(machine, tests, over):
-    plan = planned()
-    first = rounds.next_round(plan, machine, [], 0, NOW)
-    grown = plan.model_copy(update={"made": {plan.baseline: 1, plan.repeat: 1, plan.default: 2}})
+    grown, _, starts = begun(planned(), machine)
     unequal = [SimpleNamespace(test=test) for test in tests]
-    starts = measured(plan, first, better_together)
     found = rounds.next_round(grown, machine, starts, 1, NOW, unequal=unequal)
     assert (found.stage == "done", found.choice is None) == (over, over)
     if over:
@@ -145,6 +144,13 @@ def measured(plan, found, rate, done=0):
         for number, batch in enumerate(found.batches)
         for task in batch
     ]  # fmt: skip
+
+
+def begun(plan, machine):
+    """A plan whose first round was measured, what that asked for, and its starts."""
+    first = rounds.next_round(plan, machine, [], 0, NOW)
+    made = {plan.baseline: 1, plan.repeat: 1, plan.default: 2}
+    return plan.model_copy(update={"made": made}), first, measured(plan, first, better_together)
 
 
 def race(plan, machine, rate):
@@ -267,8 +273,7 @@ def test_a_plan_grows_by_what_is_measured(tmp_path):
     write(tmp_path, "both", 0, role="combined", label="a and b", axes={"a": 1})
     write(tmp_path, "gone", 0, role="one_change", label="once in the config", axes={"a": 2})
     grown = rounds.grown(plan, tmp_path)
-    assert grown.replicates_of(plan.baseline) == 2
-    assert grown.replicates_of(plan.default) == 0
+    assert (grown.replicates_of(plan.baseline), grown.replicates_of(plan.default)) == (2, 0)
     assert grown.launches[-1] == Launch("both", "a and b", "combined", {"a": 1})
     assert "gone" not in grown.by_id
 
@@ -301,11 +306,8 @@ def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes,
 
 def wanted(machine, **more):
     """What is wanted of first models once the default launch and the baseline were measured."""
-    plan = planned(**more)
-    first = rounds.next_round(plan, machine, [], 0, NOW)
+    grown, first, starts = begun(planned(**more), machine)
     assert first.models is None  # how long a model takes is not known yet
-    starts = measured(plan, first, better_together)
-    grown = plan.model_copy(update={"made": {plan.baseline: 1, plan.repeat: 1, plan.default: 2}})
     return grown, rounds.next_round(grown, machine, starts, 1, NOW), starts
 
 
@@ -364,3 +366,37 @@ def test_a_race_ranks_by_the_starts_that_will_be_recommended(machine, forked, ch
     assert found.models is None
     base, chosen = (plan.by_id[one].axes for one in (plan.baseline, found.choice.launch))
     assert [name for name in base if base[name] != chosen[name]] == changes
+
+
+# ---- what a race will find time for, by a simulated clock
+
+LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 96]
+
+
+def shipped(name, **changes):
+    mapping = read_config(ROOT / f"config/{name}.yaml")
+    return jobs.planned({**mapping, **changes})
+
+
+@pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
+@pytest.mark.parametrize("machine", LARGE)
+def test_the_full_size_studies_try_each_launch_and_end_within_the_hour(name, machine):
+    plan = shipped(name)
+    found = forecast.play(plan, machines.usable(machine), None, plan.measure.longest_s)
+    assert found.all_s + plan.confirm.seconds <= 3600
+    assert found.screened == found.others
+    assert found.screened_s < found.all_s
+
+
+@pytest.mark.parametrize(
+    ("name", "minutes", "machine", "said"),
+    [
+        ("tsmixerx", 20, "epyc-9654-2s-nps4", "further launches; the report names the rest"),
+        ("quick", 10, "vm-hybrid", "each launch has been measured once after "),
+    ],
+)
+def test_it_says_whether_the_time_is_enough_for_all_launches(name, minutes, machine, said):
+    plan = shipped(name, search={"budget_minutes": minutes})
+    first, second = forecast.describe(plan, machines.usable(machine), None)
+    assert f"a race of {minutes} minutes, the confirmation included" in first
+    assert said in second

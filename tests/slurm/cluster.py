@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 
@@ -33,39 +34,7 @@ WORDS = re.compile(r"([A-Z][\w:/]*)=(.*?)(?=\s+[A-Z][\w:/]*=|\s*$)")
 # Marks the daemons.
 MARK = "SCALING_STUDY_TEST_SLURM"
 
-TEXT = """\
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmUser=root
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/affinity
-SelectType=select/cons_tres
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-# Without accounting a job's end must be seen in the queue.
-MinJobAge=3600
-# Seconds between SIGTERM and SIGKILL; more than the five that the supervisor of a job needs.
-KillWait=15
-SchedulerParameters=sched_interval=1,batch_sched_delay=1
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-NodeName=node-a {where} Port={ports[1]} CPUs={cpus} Feature=whole State=UNKNOWN
-NodeName=node-b {where} Port={ports[2]} CPUs={cpus} Feature=whole State=UNKNOWN
-NodeName=node-small {where} Port={ports[3]} CPUs=1 Feature=small State=UNKNOWN
-PartitionName=DEFAULT Nodes=node-a,node-b MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=study Default=YES
-PartitionName=cancelled PreemptMode=CANCEL
-PartitionName=urgent PriorityTier=2
-PartitionName=all Nodes=ALL
-"""
+TEXT = Path(__file__).with_name("slurm.conf").read_text()
 
 
 class NoClusterError(Exception):

@@ -1,7 +1,5 @@
 """A small study that is run through the cluster's profile, and what its jobs leave."""
 
-import json
-
 from cluster import command, wait_until
 from configs import short
 from jobs import processes
@@ -121,8 +119,3 @@ def assert_kept(before, after):
         assert after[name][: len(windows)] == windows, name
     for name, windows in after.items():
         assert len(set(windows)) == len(windows), name
-
-
-def records(path):
-    """The records of a finished file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -9,8 +9,9 @@ import pytest
 
 from cluster import command, wait_until
 from launch_scripts import plan, recommendation, slot, write
+from made_records import read_lines
 from scaling_study.report.launch_script import render_array_job
-from slurm_study import NAME, PATIENCE_S, Study, assert_kept, config, records
+from slurm_study import NAME, PATIENCE_S, Study, assert_kept, config
 
 pytestmark = pytest.mark.slurm
 
@@ -30,7 +31,7 @@ def spans(study):
     """When each cohort began and ended, in seconds, in the order of their beginning."""
     found = []
     for path in study.records(NAME):
-        head, *_, end = records(study.folder / path)
+        head, *_, end = read_lines(study.folder / path)
         began_s = datetime.fromisoformat(head["started"]).timestamp()
         found.append((began_s, began_s + end["wall_s"]))
     return sorted(found)
@@ -56,7 +57,7 @@ def test_a_whole_study(study, slurm):
         assert "ArrayJobId" not in job
     cpus = slurm.cpus()
     assert {int(job["NumCPUs"]) for job in jobs} == {cpus}
-    heads = [records(study.folder / path)[0] for path in study.records(NAME)]
+    heads = [read_lines(study.folder / path)[0] for path in study.records(NAME)]
     assert len(heads) == 6
     assert {head["machine"]["allowed_cpus"] for head in heads} == {f"0-{cpus - 1}"}
     # A beginning is recorded in whole seconds.
@@ -78,7 +79,7 @@ def test_a_race_spreads_over_the_nodes(study):
     study.take_every_window()
     study.configure(config(launches=launches, search=search, processes=[1]))
     assert "Report: reports/small.html" in study.succeeds()
-    heads = [records(study.folder / path)[0] for path in study.records(NAME)]
+    heads = [read_lines(study.folder / path)[0] for path in study.records(NAME)]
     measured = {}
     for head in heads:
         measured.setdefault(tuple(head["batch"].split(" ")), set()).add(head["launch"])

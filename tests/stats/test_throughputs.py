@@ -1,16 +1,10 @@
 """What starts say together: drift cancels, luck does not, and each launch keeps its own spread."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from intervals import Design, covered
 
 from scaling_study.stats.throughputs import Start, fit
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from intervals import Design, covered
 
 
 def start(launch, batch, rates):
@@ -40,12 +34,9 @@ def drifting(batches, drift):
     ]
 
 
-def calm(rng, count, replicates=3, spread=0.01, points=2):
+def calm(rng, count, spread=0.01):
     """Launches that are alike."""
-    return {
-        f"calm{index}": 100.0 * np.exp(rng.normal(0.0, spread, (replicates, points)))
-        for index in range(count)
-    }
+    return {f"calm{at}": 100.0 * np.exp(rng.normal(0.0, spread, (3, 2))) for at in range(count)}
 
 
 def test_what_a_batch_has_in_common_is_no_difference_between_launches():

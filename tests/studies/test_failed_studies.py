@@ -2,6 +2,7 @@
 
 import pytest
 
+from configs import short
 from projects import SHORT, SHORT_RACE, Project
 
 pytestmark = pytest.mark.slow
@@ -20,23 +21,6 @@ def flags(*args, **settings):
 """
 
 
-def study(**more):
-    return {
-        "study": "failed",
-        "workload": {
-            "script": "tests/workloads/fails.py",
-            "args": ["--how", "file", "--file", "forgotten.txt"],
-        },
-        "processes": [1],
-        "launches": {"baseline": {"intra_op": 1}},
-        "measure": {**SHORT, "retries": 0},
-        "confirm": "off",
-        "profile": "off",
-        "why": "off",
-        **more,
-    }
-
-
 @pytest.fixture
 def project(tmp_path):
     """A project on a machine that is busy exactly while there is a file `busy`."""
@@ -46,14 +30,17 @@ def project(tmp_path):
     return project
 
 
+WORKLOAD = {
+    "script": "tests/workloads/fails.py",
+    "args": ["--how", "file", "--file", "forgotten.txt"],
+}
+GRID = {"measure": {**SHORT, "retries": 0}}
 RACE = {"search": {"budget_minutes": 3}, "measure": {**SHORT_RACE, "retries": 0}}
 
 
-@pytest.mark.parametrize(
-    "more", [{}, pytest.param(RACE, marks=pytest.mark.long)], ids=["grid", "race"]
-)
-def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
-    project.configure(study(**more))
+@pytest.mark.parametrize("sections", [GRID, RACE], ids=["grid", "race"])
+def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, sections):
+    project.configure(short(study="failed", workload=WORKLOAD, processes=[1], **sections))
     folder = project.folder / "results/failed"
     # A file is missing: the first start ends the study.
     done = project.snakemake()
@@ -76,7 +63,7 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     # A dry run says what it would do, and does nothing.
     before = sorted(map(str, folder.rglob("*")))
     text = project.succeeds("--dry-run")
-    assert ("decide" if more else "measure") in text
+    assert ("decide" if sections is RACE else "measure") in text
     assert sorted(map(str, folder.rglob("*"))) == before
     # The machine is quiet again.
     (project.folder / "busy").unlink()
@@ -89,7 +76,7 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     assert found["objective"] == "models_per_hour"
     assert found["model_length"]["steps"] == 100
     assert "models/hour" in text
-    assert more or not list(folder.glob("measure/*/*.again"))
+    assert sections is RACE or not list(folder.glob("measure/*/*.again"))
     measured = project.records("failed")
     assert len(measured) >= 3
     assert "Nothing to be done" in project.succeeds()

@@ -8,8 +8,7 @@ import pytest
 
 import confirm_jobs
 from confirm_jobs import of_kind
-from jobs import WORKLOADS, command, config, environment, planned, read, run
-from processes import ran
+from jobs import WORKLOADS, command, config, ends, execute, planned, read
 from scaling_study.report.study import SHOWN_LINES, tell_stopped
 from scaling_study.runner import measure, supervisor
 from scaling_study.runner.jobs import job_sections, job_text
@@ -38,7 +37,7 @@ def first_run(mapping, folder):
     plan = planned(mapping)
     default_job = job_text(job_sections(plan), plan.by_id[plan.default])
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as snakemake:
-        done = ran(command(default_job, folder, snakemake.pid), env=environment(folder))
+        done = execute(command(default_job, folder, snakemake.pid), folder)
         stopped = snakemake.poll() if done.returncode != supervisor.STOPS else snakemake.wait(60)
         snakemake.kill()
     return done, stopped, folder.parent / measure.STOPPED
@@ -65,10 +64,10 @@ def test_the_first_member_decides(tmp_path, how):
     if how not in {"segfault", "killed", "manual", "waits"}:
         assert reason.removeprefix("ended with status 1: ") in "".join(shown[-4:-1])
     records = read(story.parent / "default/0.jsonl.part")
-    assert reason in records["event"][0]["reason"]
-    assert reason in records["end"][0]["reason"]
-    assert records["end"][0]["status"] == "failed"
-    assert records["window"] == []
+    event, end = records["event"][0], records["end"][0]
+    assert reason in event["reason"]
+    assert reason in end["reason"]
+    assert (end["status"], records["window"]) == ("failed", [])
     assert not (story.parent / "default/0.jsonl").exists()
 
 
@@ -76,11 +75,9 @@ def test_a_second_member_that_fails_leaves_the_first_ones_points(tmp_path):
     mapping = config(FAILS, args=["--how", "second", "--seed", "{member}"])
     done, stopped, story = first_run(mapping, tmp_path / "measure/default")
     assert (done.returncode, stopped, story.exists()) == (0, None, False)
-    records = read(story.parent / "default/0.jsonl")
-    assert records["end"][0]["status"] == "partial"
-    assert records["end"][0]["reason"].endswith(
-        "(the last one: ended with status 1: the second one has no data)"
-    )
+    (end,) = read(story.parent / "default/0.jsonl")["end"]
+    assert end["status"] == "partial"
+    assert end["reason"].endswith("(the last one: ended with status 1: the second one has no data)")
 
 
 def test_no_job_begins_after_a_study_has_stopped(tmp_path):
@@ -95,9 +92,7 @@ def test_no_job_begins_after_a_study_has_stopped(tmp_path):
 
 def test_a_script_without_an_optimizer_is_measured_by_its_backward_passes(tmp_path):
     mapping = config(FAILS, args=["--how", "manual", "--steps", "30"], step="backward", windows=1)
-    records = run(mapping, tmp_path)
-    assert records["end"][0]["status"] == "complete"
-    for window in records["window"]:
+    for window in ends(mapping, tmp_path)["window"]:
         for member in window["members"]:
             assert member["steps"] >= 5
             assert member["backward_s"] > 0 == member["optimizer_s"]
@@ -107,14 +102,11 @@ def test_another_launch_that_fails_is_a_result_of_this_run_and_measured_by_the_n
     needed = tmp_path / "forgotten.txt"
     mapping = config(FAILS, args=["--how", "file", "--file", str(needed)], windows=1)
     path = tmp_path / "0.jsonl"
-    records = run(mapping, tmp_path)
-    assert records["end"][0]["status"] == "failed"
-    assert "FileNotFoundError" in records["end"][0]["reason"]
+    ends(mapping, tmp_path, "failed", "FileNotFoundError")
     assert mark_of(path).read_text() == measure.FAILED
     needed.write_text("now it is here")
     path.unlink()
-    records = run(mapping, tmp_path)
-    assert [end["status"] for end in records["end"]] == ["complete"]
+    records = ends(mapping, tmp_path)
     assert records["event"] == []
     assert {window["n"] for window in records["window"]} == {1, 2}
     # Other programs may have been at work.
@@ -123,10 +115,8 @@ def test_another_launch_that_fails_is_a_result_of_this_run_and_measured_by_the_n
 
 
 def test_what_the_machine_lacks_is_marked_so(tmp_path):
-    records = run(config(FAILS, args=["--how", "none"], launch={"placement": ["4000"]}), tmp_path)
-    (end,) = records["end"]
-    assert end["status"] == "skipped"
-    assert "4000" in end["reason"]
+    mapping = config(FAILS, args=["--how", "none"], launch={"placement": ["4000"]})
+    (end,) = ends(mapping, tmp_path, "skipped", "4000")["end"]
     assert end["remedy"]
     assert mark_of(tmp_path / "0.jsonl").read_text() == measure.SKIPPED
 
@@ -137,9 +127,9 @@ def test_a_confirmation_that_fails_names_the_exception_and_is_run_again(tmp_path
     plan = confirm_jobs.planned(FAILS, 12, args=arguments)
     found = confirm_jobs.recommendation(plan)
     rounds = of_kind(confirm_jobs.run(plan, found, tmp_path), "round")
-    assert {one.status for one in rounds} == {"failed"}
     words = f"FileNotFoundError: [Errno 2] No such file or directory: '{needed}'"
-    assert {one.reason for one in rounds} == {f"slot 0 ended with status 1: {words}"}
+    failed = ("failed", f"slot 0 ended with status 1: {words}")
+    assert {(one.status, one.reason) for one in rounds} == {failed}
     path = tmp_path / "rounds.jsonl"
     assert mark_of(path).exists()
     needed.write_text("now it is here")

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from configs import short
 from projects import SHORT_RACE, Project
 
 pytestmark = pytest.mark.slow
@@ -13,18 +14,12 @@ SCRIPT = "tests/workloads/plain_loop.py"
 
 
 def study(**more):
-    return {
-        "study": "raced",
+    sections = {
         "workload": {"script": SCRIPT, "steps_per_model": 300},
-        "processes": [1, 2],
         "launches": {"baseline": {"intra_op": 1}, "one_change": {"wait_policy": ["passive"]}},
         "search": {"budget_minutes": 5, "confidence": 0.5, "tolerance": 0.2},
-        "measure": SHORT_RACE,
-        "confirm": "off",
-        "profile": "off",
-        "why": "off",
-        **more,
     }
+    return short(study="raced", measure=SHORT_RACE, **sections | more)
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +86,7 @@ def test_the_same_again_measures_nothing_and_a_launch_that_is_added_enters_the_r
 def test_another_script_is_another_race_and_its_old_records_are_kept(project, raced):
     other = SCRIPT.replace("plain_loop", "other")
     shutil.copy(project.folder / SCRIPT, project.folder / other)
-    mapping = study()
-    mapping["workload"]["script"] = other
-    project.configure(mapping)
+    project.configure(study(workload={"script": other, "steps_per_model": 300}))
     project.succeeds("--until", "decide")
     assert rounds(project)[0]["stage"] == "first"
     assert len(list((project.folder / "results/raced/superseded").glob("*/*/*.jsonl"))) > 0

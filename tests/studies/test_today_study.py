@@ -5,22 +5,11 @@ import os
 
 import pytest
 
+from configs import short
 from projects import SHORT, Project
 
 PILED = {"OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "1"}
-STUDY = {
-    "study": "todays",
-    "workload": {
-        "script": "tests/workloads/plain_loop.py",
-        "args": ["--steps", "300"],
-        "steps_per_model": 300,
-    },
-    "processes": [1, 2],
-    "launches": {"baseline": {"intra_op": 1}, "today": "auto"},
-    "measure": SHORT,
-    "profile": "off",
-    "confirm": {"seconds": 60},
-}
+LAUNCHES = {"baseline": {"intra_op": 1}, "today": "auto"}
 
 
 class Shell(Project):
@@ -36,7 +25,8 @@ class Shell(Project):
 @pytest.fixture
 def project(tmp_path):
     made = Shell(tmp_path)
-    made.configure(STUDY)
+    sections = {"measure": SHORT, "why": "quick", "confirm": {"seconds": 60}}
+    made.configure(short(study="todays", launches=LAUNCHES, **sections))
     return made
 
 

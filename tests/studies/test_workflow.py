@@ -15,6 +15,9 @@ import pytest
 import yaml
 
 import launch_scripts
+from configs import short
+from jobs import read
+from made_records import read_lines
 from projects import KEY, SHORT, SNAKEMAKE, Project
 from scaling_study.runner.environment import INHERITED
 
@@ -48,33 +51,21 @@ use rule * from study as study_*
 """
 
 
-def study(script=SCRIPT, **launches):
-    return {
-        "study": "whole",
-        "workload": {
-            "script": script,
-            "args": ["--steps", "{steps}", "--report", "reported {member}.json"],
-            "parameters": {"steps": 300},
-            "env": {"GREETING": GREETING},
-            "pass_env": ["API_KEY"],
-            "steps_per_model": 300,
-        },
-        "processes": [1, 2],
-        "launches": {
-            "baseline": {
-                "intra_op": 1,
-                "wait_policy": "passive",
-                "placement": "compact",
-                "membind": "local",
-                "allocator": "glibc-large-thresholds",
-            },
-            **launches,
-        },
-        "measure": dict(SHORT),
-        "profile": {"effort": "quick", "launches": ["baseline"]},
-        "why": "off",
-        "confirm": "off",
+def study(**launches):
+    workload = {
+        "script": SCRIPT,
+        "args": ["--steps", "{steps}", "--report", "reported {member}.json"],
+        "parameters": {"steps": 300},
+        "env": {"GREETING": GREETING},
+        "pass_env": ["API_KEY"],
+        "steps_per_model": 300,
     }
+    baseline = {"intra_op": 1, "wait_policy": "passive", "allocator": "glibc-large-thresholds"}
+    bound = {"placement": "compact", "membind": "local"}
+    launches = {"baseline": baseline | bound, **launches}
+    profile = {"effort": "quick", "launches": ["baseline"]}
+    sections = {"launches": launches, "measure": dict(SHORT), "profile": profile}
+    return short(study="whole", workload=workload, **sections)
 
 
 def allow(checkout, *, writing):
@@ -152,11 +143,7 @@ def test_the_same_folder_is_the_same_study_however_it_is_named(project, whole):
 
 def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
     for path in project.records("whole"):
-        text = (project.folder / path).read_text()
-        before, after = [
-            record for record in map(json.loads, text.splitlines())
-            if record["kind"] == "readback"
-        ]  # fmt: skip
+        before, after = read(project.folder / path)["readback"]
         for member in before["members"] + after["members"]:
             assert member["env"].get("OMP_NUM_THREADS") != "7"
             assert "MALLOC_ARENA_MAX" not in member["env"]
@@ -198,10 +185,8 @@ def due(project, config=None):
 
 
 def test_a_changed_config_or_script_measures_anew_and_a_touched_script_does_not(project, whole):
-    for section, changed in {
-        "workload": {"args": ["--steps={steps}"]},
-        "measure": {"steps": 21},
-    }.items():
+    changes = {"workload": {"args": ["--steps={steps}"]}, "measure": {"steps": 21}}
+    for section, changed in changes.items():
         config = study()
         config[section] |= changed
         assert "measure" in due(project, config)
@@ -240,9 +225,7 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
     assert "API_KEY: the script needs it" in done.stderr
     launch_scripts.run(*words, OMP_NUM_THREADS="7", API_KEY=KEY)
     assert " after 300 steps\n" in (project.folder / "logs/member-0.log").read_text()
-    first = json.loads(
-        (results / f"measure/{recommended['launch']}/0.jsonl").read_text().splitlines()[1]
-    )
+    first = read_lines(results / f"measure/{recommended['launch']}/0.jsonl")[1]
     assert first["kind"] == "readback"
     measured = {member["slot"]: member for member in first["members"]}
     reported = sorted(project.folder.glob("reported *.json"))

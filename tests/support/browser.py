@@ -43,9 +43,8 @@ class Page:
         self.problems: list[str] = []
         self.requests: list[str] = []
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
-            "sessionId"
-        ]
+        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -90,17 +89,10 @@ class Page:
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a file as a screen of this width shows it, and wait until it has loaded."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
-        self.send(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False
         self.send("Page.navigate", url=path.resolve().as_uri())
         end = time.monotonic() + TIMEOUT_S
@@ -115,28 +107,17 @@ class Page:
 
     def run(self, script: str) -> Any:
         """Evaluate an expression in the page and return its value."""
-        answer = self.send(
-            "Runtime.evaluate",
-            expression=script,
-            returnByValue=True,
-            awaitPromise=True,
-            userGesture=True,
-        )
+        how = {"returnByValue": True, "awaitPromise": True, "userGesture": True}
+        answer = self.send("Runtime.evaluate", expression=script, **how)
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """Press and release a key, such as ``press("Tab", 9)``."""
-        for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=key,
-                windowsVirtualKeyCode=code,
-                text=text if kind == "keyDown" else "",
-            )
+        event = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **event)
+        self.send("Input.dispatchKeyEvent", type="keyUp", text="", **event)
 
 
 @contextlib.contextmanager
@@ -149,12 +130,11 @@ def browse() -> Iterator[Page]:
     given = [fcntl.fcntl(fd, fcntl.F_DUPFD, PIPE_FD) for fd in (child_reads, child_writes)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         shell = f'exec "$@" 3<&{given[0]} 4>&{given[1]}'
+        command = [program, *QUIET, f"--user-data-dir={profile}"]
         process = subprocess.Popen(
-            ["/bin/bash", "-c", shell, "bash", program, *QUIET, f"--user-data-dir={profile}"],
-            pass_fds=given,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+            ["/bin/bash", "-c", shell, "bash", *command], pass_fds=given,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
         for fd in (*given, child_reads, child_writes):
             os.close(fd)
         try:

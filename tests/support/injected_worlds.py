@@ -3,7 +3,7 @@
 import numpy as np
 
 from scaling_study.records.experiment import ForeignProcess, OperatorCalls, SampledLock
-from synthetic_why import KERNELS, MS, Step, World, seen
+from synthetic_why import KERNELS, Step, World, seen
 
 ALL = (
     *("passive", "one_thread", "pinned", "large_thresholds", "cached_batches"),
@@ -22,7 +22,7 @@ class Quota(World):
         waits = max(0.0, n / self.quota - 1) * (step.user + step.system) - step.runqueue
         if waits > 0:
             step.runqueue += waits
-            step.quota_s = waits
+            step.quota_wait = waits
         return step
 
 
@@ -80,7 +80,7 @@ class PileUp(World):
     def step(self, intervention, n):
         if intervention == "pinned":
             return self.crowd(Step(), n)
-        return Step(runqueue=(n - 1) * 10.2 * MS, trainers_cpus=1)
+        return Step(runqueue=(n - 1) * 10.2, trainers_cpus=1)
 
 
 class ColdPileUp(PileUp):
@@ -121,13 +121,13 @@ class Threaded(World):
     interventions = ALL
 
     def step(self, intervention, n):
-        work = 18 * MS
+        work = 18
         if intervention in {"one_thread", "pinned"}:
             return self.crowd(Step(user=work), n)
         shared = max(1.0, n * self.threads / self.cpus)
         return Step(
-            user=work / 2, helper_s=work / 2, runqueue=(shared - 1) * work / 2,
-            helper_wait_s=(shared - 1) * work / 2,
+            user=work / 2, helper=work / 2, runqueue=(shared - 1) * work / 2,
+            helper_wait=(shared - 1) * work / 2,
         )  # fmt: skip
 
 
@@ -141,15 +141,15 @@ class Spinning(World):
 
     def step(self, intervention, n):
         if intervention in {"one_thread", "pinned"}:
-            return self.crowd(Step(user=14 * MS), n)
-        alone = 10 * MS
+            return self.crowd(Step(user=14), n)
+        alone = 10
         if intervention == "passive":
             slower = 1.2 + 0.5 * (n > 1)
-            return Step(user=alone * slower, helper_s=6 * MS)
+            return Step(user=alone * slower, helper=6)
         if n == 1:
-            return Step(user=alone, helper_s=alone)
+            return Step(user=alone, helper=alone)
         total = alone * self.worse
-        return Step(user=total / 2, runqueue=total / 2, helper_s=total / 2, helper_wait_s=total / 2)
+        return Step(user=total / 2, runqueue=total / 2, helper=total / 2, helper_wait=total / 2)
 
 
 class CostlySleep(Spinning):
@@ -157,7 +157,7 @@ class CostlySleep(Spinning):
 
     def step(self, intervention, n):
         if intervention == "passive":
-            return Step(user=25 * MS, helper_s=6 * MS)
+            return Step(user=25, helper=6)
         return Spinning.step(self, intervention, n)
 
 
@@ -182,8 +182,8 @@ class TooManyThreads(World):
 
     def step(self, intervention, n):
         if intervention in {"one_thread", "pinned"}:
-            return self.crowd(Step(user=10 * MS), n)
-        return Step(user=(12 + 6 * (n > 1)) * MS, blocked=(6 + 14 * (n > 1)) * MS, helper_s=4 * MS)
+            return self.crowd(Step(user=10), n)
+        return Step(user=12 + 6 * (n > 1), blocked=6 + 14 * (n > 1), helper=4)
 
 
 class Hog(World):
@@ -194,7 +194,7 @@ class Hog(World):
 
     def step(self, intervention, n):
         share = min(1.0, self.cpus / (n + 1))
-        return Step(runqueue=(1 / share - 1) * 10.2 * MS, foreign_cpus=share)
+        return Step(runqueue=(1 / share - 1) * 10.2, foreign_cpus=share)
 
 
 class Steal(World):
@@ -203,7 +203,7 @@ class Steal(World):
     first = "steal"
 
     def step(self, intervention, n):
-        return Step(blocked=10 * MS, steal_cpus=1.0) if n > 1 else Step()
+        return Step(blocked=10, steal_cpus=1.0) if n > 1 else Step()
 
 
 class Lock(World):
@@ -218,7 +218,7 @@ class Lock(World):
     seen_alone = False
 
     def step(self, intervention, n):
-        return Step(blocked=(n - 1) * 7 * MS)
+        return Step(blocked=(n - 1) * 7)
 
 
 class Semaphore(Lock):
@@ -240,8 +240,8 @@ class Paused(Server):
     looks = seen({"R": 30, "S": 30}, ("clock_nanosleep", "", 28))
     seen_alone = True
     steps = {
-        "cached_batches": Step(user=7 * MS, blocked=8 * MS, load=0.05 * MS),
-        "reference": Step(blocked=8 * MS, load=3 * MS),
+        "cached_batches": Step(user=7, blocked=8, load=0.05),
+        "reference": Step(blocked=8, load=3),
     }
     step = World.step
 
@@ -251,14 +251,14 @@ class Stopped(World):
 
     first = "stopped"
     looks = seen({"R": 30, "T": 30})
-    steps = {"reference": Step(blocked=10 * MS)}
+    steps = {"reference": Step(blocked=10)}
 
 
 class Collector(World):
     """A garbage collection in every step."""
 
     first = "interpreter"
-    steps = {"no_gc": Step(), "reference": Step(user=16 * MS, collect=6 * MS)}
+    steps = {"no_gc": Step(), "reference": Step(user=16, collect=6)}
 
 
 class UntriedCollector(Collector):
@@ -271,7 +271,7 @@ class Recompiling(World):
     """Recompilation for new shapes."""
 
     first = "compilation"
-    steps = {"reference": Step(user=16 * MS, compile=6 * MS)}
+    steps = {"reference": Step(user=16, compile=6)}
 
 
 class SlowExchange(World):
@@ -284,8 +284,8 @@ class SlowExchange(World):
     looks = seen({"R": 40, "S": 20}, ("futex", "", 20))
     # Threads of the library that exchanges compute, and the training thread waits for them.
     steps = {
-        "one_element": Step(blocked=0.3 * MS, backward=3.3 * MS, helper_s=0.3 * MS),
-        "reference": Step(blocked=6 * MS, backward=9 * MS, helper_s=6 * MS),
+        "one_element": Step(blocked=0.3, backward=3.3, helper=0.3),
+        "reference": Step(blocked=6, backward=9, helper=6),
     }
 
 
@@ -293,7 +293,7 @@ class SlowRank(SlowExchange):
     """Ranks of which one has more to do: whatever they exchange, the other one waits."""
 
     first = "imbalance"
-    steps = {"reference": Step(blocked=6 * MS, backward=9 * MS, ranks_wait=6 * MS, helper_s=6 * MS)}
+    steps = {"reference": Step(blocked=6, backward=9, ranks_wait=6, helper=6)}
 
 
 class LockedLoader(Lock):
@@ -302,18 +302,15 @@ class LockedLoader(Lock):
     def step(self, intervention, n):
         if intervention == "cached_batches":
             return Step()
-        wait = (n - 1) * 7 * MS
-        return Step(blocked=wait, load=1 * MS + wait)
+        wait = (n - 1) * 7
+        return Step(blocked=wait, load=1 + wait)
 
 
 class UnknownLoader(World):
     """A loader that sleeps, and is none of torch's; the same with any number of members."""
 
     first = "data_loading"
-    steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "reference": Step(blocked=8 * MS, load=8.3 * MS),
-    }
+    steps = {"cached_batches": Step(load=0.05), "reference": Step(blocked=8, load=8.3)}
 
 
 class SlowLoader(UnknownLoader):
@@ -322,9 +319,7 @@ class SlowLoader(UnknownLoader):
     first = "loader_storage"
     loader = {"workers": 0}
     steps = UnknownLoader.steps | {
-        "reference": Step(
-            blocked=8 * MS, load=8.3 * MS, loader_made=8.2 * MS, loader_computed=0.2 * MS
-        )
+        "reference": Step(blocked=8, load=8.3, loader_made=8.2, loader_computed=0.2)
     }
 
 
@@ -341,10 +336,8 @@ class SlowWorker(SlowLoader):
     interventions = (*ALL, "loader_beside", "more_workers")
     looks = seen({"R": 34, "S": 26}, ("futex", "", 26))
     steps = UnknownLoader.steps | {
-        "more_workers": Step(load=0.1 * MS),
-        "reference": Step(
-            blocked=8 * MS, load=8.3 * MS, loader_made=18 * MS, loader_computed=1 * MS
-        ),
+        "more_workers": Step(load=0.1),
+        "reference": Step(blocked=8, load=8.3, loader_made=18, loader_computed=1),
     }
 
 
@@ -355,11 +348,11 @@ class NoWorkers(World):
     cpus = 4
     loader = {"workers": 0}
     interventions = (*ALL, "more_workers")
-    made = {"loader_made": 8.2 * MS, "loader_computed": 8.1 * MS}
+    made = {"loader_made": 8.2, "loader_computed": 8.1}
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "more_workers": Step(load=0.5 * MS, helper_s=8.2 * MS, **made),
-        "reference": Step(user=18 * MS, load=8.3 * MS, **made),
+        "cached_batches": Step(load=0.05),
+        "more_workers": Step(load=0.5, helper=8.2, **made),
+        "reference": Step(user=18, load=8.3, **made),
     }
 
 
@@ -377,9 +370,7 @@ class RowByRow(NoWorkers):
     first = "loader_rows"
     interventions = (*ALL, "more_workers", "whole_batches")
     steps = NoWorkers.steps | {
-        "whole_batches": Step(
-            user=11 * MS, load=1.1 * MS, loader_made=1 * MS, loader_computed=1 * MS
-        )
+        "whole_batches": Step(user=11, load=1.1, loader_made=1, loader_computed=1)
     }
 
 
@@ -389,14 +380,12 @@ class LargeBatches(World):
     first = "loader_copies"
     loader = {"workers": 1}
     interventions = (*ALL, "loader_beside", "more_workers", "no_copies")
-    made = {"loader_made": 3 * MS, "loader_computed": 3 * MS}
+    made = {"loader_made": 3, "loader_computed": 3}
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "loader_beside": Step(
-            user=10.5 * MS, blocked=5 * MS, load=5.05 * MS, helper_s=8 * MS, **made
-        ),
-        "no_copies": Step(load=0.1 * MS, helper_s=3 * MS, **made),
-        "reference": Step(user=11 * MS, blocked=5 * MS, load=6 * MS, helper_s=8 * MS, **made),
+        "cached_batches": Step(load=0.05),
+        "loader_beside": Step(user=10.5, blocked=5, load=5.05, helper=8, **made),
+        "no_copies": Step(load=0.1, helper=3, **made),
+        "reference": Step(user=11, blocked=5, load=6, helper=8, **made),
     }
 
 
@@ -408,9 +397,9 @@ class LoaderThreads(World):
     interventions = (*ALL, "loader_beside", "quick_switches")
     looks = SlowWorker.looks
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "quick_switches": Step(load=0.1 * MS, blocked=0.8 * MS, helper_s=6 * MS),
-        "reference": Step(load=0.1 * MS, blocked=8 * MS, helper_s=6 * MS),
+        "cached_batches": Step(load=0.05),
+        "quick_switches": Step(load=0.1, blocked=0.8, helper=6),
+        "reference": Step(load=0.1, blocked=8, helper=6),
     }
 
 
@@ -426,9 +415,9 @@ class StartedWorkers(World):
     first = "loader_starts"
     interventions = (*ALL, "kept_workers")
     steps = {
-        "cached_batches": Step(load=0.2 * MS),
-        "kept_workers": Step(load=0.2 * MS),
-        "reference": Step(blocked=7 * MS, load=7.2 * MS, loader_starts=7 * MS),
+        "cached_batches": Step(load=0.2),
+        "kept_workers": Step(load=0.2),
+        "reference": Step(blocked=7, load=7.2, loader_starts=7),
     }
 
 
@@ -438,10 +427,10 @@ class Snapshots(World):
     first = "loader_snapshots"
     interventions = (*ALL, "loader_beside", "no_snapshots")
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "loader_beside": Step(load=5.05 * MS, blocked=5 * MS, helper_s=5 * MS),
-        "no_snapshots": Step(load=1 * MS),
-        "reference": Step(load=6 * MS, blocked=5 * MS, helper_s=5 * MS),
+        "cached_batches": Step(load=0.05),
+        "loader_beside": Step(load=5.05, blocked=5, helper=5),
+        "no_snapshots": Step(load=1),
+        "reference": Step(load=6, blocked=5, helper=5),
     }
 
 
@@ -451,8 +440,8 @@ class NoisyLoader(World):
     first = "loader_interference"
     interventions = (*ALL, "loader_beside")
     steps = {
-        "cached_batches": Step(load=0.05 * MS),
-        "reference": Step(user=15 * MS, helper_s=4 * MS, blocked=2 * MS, load=2 * MS),
+        "cached_batches": Step(load=0.05),
+        "reference": Step(user=15, helper=4, blocked=2, load=2),
     }
 
 
@@ -460,7 +449,7 @@ class Denormals(World):
     """Arithmetic on denormals."""
 
     first = "denormals"
-    steps = {"flush_denormals": Step(), "reference": Step(user=20 * MS)}
+    steps = {"flush_denormals": Step(), "reference": Step(user=20)}
 
 
 class OldBlas(World):
@@ -468,7 +457,7 @@ class OldBlas(World):
 
     first = "slow_blas"
     gflops = {"openblas": 240.0}
-    steps = {"openblas": Step(user=6 * MS), "reference": Step()}
+    steps = {"openblas": Step(user=6), "reference": Step()}
 
 
 class Faults(World):
@@ -478,7 +467,7 @@ class Faults(World):
     steps = {
         "large_thresholds": Step(),
         "jemalloc": Step(),
-        "reference": Step(system=5 * MS, user=11 * MS, faults=8000),
+        "reference": Step(system=5, user=11, faults=8000),
     }
 
 
@@ -490,7 +479,7 @@ class Bandwidth(World):
     inflated = {"memory": 1.8, "pages": 1.3}
 
     def step(self, intervention, n):
-        return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
+        return Step(user=10 * (1 + 0.5 * (n - 1)))
 
 
 class Cache(Bandwidth):
@@ -510,7 +499,7 @@ class Smt(World):
     inflated = dict.fromkeys(KERNELS, 1.6)
 
     def step(self, intervention, n):
-        return Step(user=10 * MS * (1 + 0.6 * (n - 1)), frequency_mhz=self.mhz)
+        return Step(user=10 * (1 + 0.6 * (n - 1)), frequency_mhz=self.mhz)
 
     def machine(self):
         found = World.machine(self)
@@ -525,7 +514,7 @@ class Swap(World):
     first = "swap"
 
     def step(self, intervention, n):
-        swapped = Step(blocked=9 * MS, major_faults=3.0, memory_stall=9 * MS)
+        swapped = Step(blocked=9, major_faults=3.0, memory_stall=9)
         return swapped if n > 1 else Step()
 
 
@@ -537,7 +526,7 @@ class Migrations(World):
     def step(self, intervention, n):
         if intervention == "pinned" or n == 1:
             return Step(migrations=0.01)
-        return Step(user=16 * MS, migrations=2.0)
+        return Step(user=16, migrations=2.0)
 
 
 INJECTED = tuple(

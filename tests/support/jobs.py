@@ -5,7 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from processes import ran
+from made_records import read_lines
+from processes import captured
 from scaling_study.common import private
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
@@ -77,9 +78,14 @@ def profile(mapping, folder):
     return codec.read_file(folder / "out/profile.json", Profiled)
 
 
+def execute(command, folder):
+    """Run a job to its end; return what it did."""
+    return captured(command, env=environment(folder), timeout=600)
+
+
 def succeed(command, folder):
-    """Run a job to its end."""
-    done = ran(command, env=environment(folder), timeout=600)
+    """Run a job that succeeds."""
+    done = execute(command, folder)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
 
 
@@ -126,7 +132,16 @@ def run(mapping, folder, **axes):
     return read(folder / "0.jsonl")
 
 
+def ends(mapping, folder, status="complete", *words, **axes):
+    """Run the same to an end of this status, with these words in its reason; return its records."""
+    records = run(mapping, folder, **axes)
+    (end,) = records["end"]
+    assert (end["status"], end["reason"] is None) == (status, status == "complete"), end
+    assert all(word in end["reason"] for word in words), end
+    return records
+
+
 def read(path):
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_lines(path)
     kinds = ("cohort", "readback", "window", "event", "settled", "end")
     return {kind: [record for record in records if record["kind"] == kind] for kind in kinds}

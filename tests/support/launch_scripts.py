@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import convert
 
 from made_records import made_plan
-from processes import PATIENCE_S, ran
+from processes import PATIENCE_S, captured
 from scaling_study.records.analysis import Confirmation, Recommendation
 from scaling_study.report.launch_script import SWITCHES, render_launch_script
 from scaling_study.runner.switch_script import render_switches
@@ -60,6 +60,6 @@ def launched(folder, script, slots=1, args=(), *, env=None, name="recommended.sh
 def run(path, *words, status=0, cwd=None, **environment):
     """Run a launch script to its end, which must have this status, with variables besides."""
     env = os.environ | environment
-    done = ran([BASH, path, *words], cwd=cwd or path.parent, env=env, timeout=PATIENCE_S)
+    done = captured([BASH, path, *words], cwd=cwd or path.parent, env=env, timeout=PATIENCE_S)
     assert done.returncode == status, done.stdout + done.stderr
     return done

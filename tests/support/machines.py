@@ -1,8 +1,9 @@
 """Captured machines: data/topologies/*.json turned into the files of /proc and /sys.
 
-A machine's file says what it describes and where it comes from. ``sockets``, ``l3`` and ``nodes``
-are CPU lists; each entry of ``siblings`` holds parallel lists, whose k-th CPUs share a core;
-``speeds`` hold numbers of CPUs in files of sysfs; ``files`` are further files, word for word.
+A machine's file says what it describes, where it comes from, and the ``words`` for its topology.
+``sockets``, ``l3`` and ``nodes`` are CPU lists; each entry of ``siblings`` holds parallel lists,
+whose k-th CPUs share a core; ``speeds`` hold numbers of CPUs in files of sysfs; ``files`` are
+further files, word for word.
 """
 
 import json

@@ -36,29 +36,21 @@ HARDWARE = Machine(
     kernel="6.1.0", libc="glibc 2.36", governor=None, thp="madvise", numa_balancing=False,
     perf_counters=False, libraries={}, versions={}, commit=None,
 )  # fmt: skip
-
-
 hardware = partial(structs.replace, HARDWARE)
 """A machine of eight CPUs, but for some fields."""
-
 
 HEAD = CohortHead(
     schema_version=2, study="s", launch="a", role="grid", label="a", axes={}, replicate=0, cohort=0,
     process_counts=[1], seed=1, measured_hash="w", harness_hash="h", machine_hash="m",
     machine=HARDWARE, started="2025-01-01T00:00:00+00:00", slots=[], requested_env={},
 )  # fmt: skip
-
-
 head = partial(structs.replace, HEAD)
 """The first record of a cohort, but for some fields."""
-
 
 MACHINE = WindowMachine(
     foreign_cpu_s=0.0, sleeping_cpu_s=0.0, steal_s=0.0, throttled_s=None, psi_cpu_some_s=0.0,
     psi_memory_some_s=0.0, psi_io_some_s=0.0, frequency_mhz=None,
 )  # fmt: skip
-
-
 machine = partial(structs.replace, MACHINE)
 """What happened on a quiet machine, but for some fields."""
 
@@ -87,10 +79,9 @@ def taken(members, **changed):
     return Taken(**usual | changed)
 
 
-def window(members=(), **changed):
+def window(members=(), *, cohort=0, attempt=0, **changed):
     """The record of a window of a cohort."""
-    known = {"cohort": 0, "attempt": 0}
-    of_cohort = {name: changed.pop(name, value) for name, value in known.items()}
+    of_cohort = {"cohort": cohort, "attempt": attempt}
     return Window(**structs.asdict(taken(list(members), **changed)), **of_cohort)
 
 
@@ -99,29 +90,46 @@ def kept(record):
     return msgspec.json.decode(codec.ENCODER.encode(record), type=type(record))
 
 
-def edit(path, kind, change, **wanted):
-    """Change the first record of a kind in a file, with these values."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    wanted["kind"] = kind
-    change(next(record for record in records if wanted.items() <= record.items()))
+def read_lines(path):
+    """The records of a file, as JSON holds them."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_lines(path, records):
+    """Write a file of records."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def reported(**changed):
-    """What the one member of a cohort reported that got what it asked for."""
-    usual = {"checks": (), "member": None, "intra_op": (1,), "start_s": ()}
-    return Reported(**usual | changed)
+def edit(path, kind, change, **wanted):
+    """Change the first record of a kind in a file, with these values."""
+    records = read_lines(path)
+    wanted["kind"] = kind
+    change(next(record for record in records if wanted.items() <= record.items()))
+    write_lines(path, records)
 
 
-def summary(**changed):
-    """A cohort of one process, as cohorts.json holds it."""
-    usual = {
-        "launch": "a", "label": "a", "role": "grid", "file": "measure/a/0.jsonl", "machine": "m",
-        "host": "host-a", "replicate": 0, "cohort": 0, "process_counts": (1,), "seed": 1,
-        "started": "2025-01-01T00:00:00+00:00", "measured_hash": "w", "harness_hash": "h",
-        "axes": {}, "slots": (), "requested_env": {}, "windows_valid": 0, "steps": 0,
-    }  # fmt: skip
-    return CohortSummary(**usual | changed)
+def edit_members(folder, change):
+    """Change each launch's members in the windows of a study."""
+    for path in sorted((folder / "measure").glob("*/*.jsonl")):
+        records = read_lines(path)
+        for record in records:
+            for member in record["members"] if record["kind"] == "window" else ():
+                change(path.parent.name, member)
+        write_lines(path, records)
+
+
+REPORTED = Reported(checks=(), member=None, intra_op=(1,), start_s=())
+reported = partial(structs.replace, REPORTED)
+"""What the one member of a cohort reported that got what it asked for."""
+
+SUMMARY = CohortSummary(
+    launch="a", label="a", role="grid", file="measure/a/0.jsonl", machine="m", host="host-a",
+    replicate=0, cohort=0, process_counts=(1,), seed=1, started="2025-01-01T00:00:00+00:00",
+    measured_hash="w", harness_hash="h", axes={}, slots=(), requested_env={}, windows_valid=0,
+    steps=0,
+)  # fmt: skip
+summary = partial(structs.replace, SUMMARY)
+"""A cohort of one process, as cohorts.json holds it."""
 
 
 def first_models(fresh=(0.0, 4.0, 14.5), *forked):
@@ -158,15 +166,10 @@ READBACK = Readback(
     cached={}, compiled={}, torch="2.13.0+cpu", python=sys.executable, env={"PATH": "/bin"},
     switches={}, loaders=[], start_s=2.0, warm_up_compile_s=0.0,
 )  # fmt: skip
-
-
 readback = partial(structs.replace, READBACK)
 """What a member reports that nothing was asked of."""
 
-
 UNBOUND = Slot(slot=0, cpus=None, policy="default", oversubscribed=False)
-
-
 slot = partial(structs.replace, UNBOUND)
 """A slot that is not bound, but for some fields."""
 

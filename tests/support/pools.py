@@ -5,9 +5,7 @@ from jobs import WORKLOADS, config
 POOL = WORKLOADS / "pool.py"
 
 
-def study(how, *, n=2, steps=200_000, **workload):
+def study(how, *, n=2):
     """A study of the pool: a window of each count."""
-    args = ["--how", how, "--jobs", "{n}", "--steps", str(steps)]
-    mapping = config(POOL, args=args, processes=[n], windows=1, window_s=[0.5, 60.0])
-    mapping["workload"] |= workload
-    return mapping
+    args = ["--how", how, "--jobs", "{n}", "--steps", "200000"]
+    return config(POOL, args=args, processes=[n], windows=1, window_s=[0.5, 60.0])

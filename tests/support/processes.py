@@ -37,9 +37,9 @@ time.sleep(600)
 """
 
 
-def ran(command, **options):
-    """Run a command to its end; return how it ended, and what it printed."""
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+def captured(words, **options):
+    """Run a command to its end; return its code, and what it said, as text."""
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
 
 
 def wait_until(holds, what, patience_s=PATIENCE_S):

@@ -9,7 +9,7 @@ import sys
 import yaml
 
 from jobs import ROOT
-from processes import ran
+from processes import captured
 
 PARTS = (
     *("Snakefile", "config", "envs", "profiles", "workflow"),
@@ -45,6 +45,18 @@ def take_every_window(library):
         (library / name).write_text(f"{text}\n\n{begin}{rest}\n")
 
 
+def hurry(library):
+    """Let experiments on causes take no longer than they must; their intervals are wide."""
+    efforts = library / "config/efforts.py"
+    quick = "blocks=5, kernels=('register',), doses=(1.0,), dose_blocks=1"
+    changed = f'EFFORTS["quick"] = replace(EFFORTS["quick"], {quick})'
+    efforts.write_text(f"{efforts.read_text()}\n\n{changed}\n")
+    microbenchmarks = library / "experiments/microbenchmarks.py"
+    text = microbenchmarks.read_text()
+    assert "\nBLOCKS = 5\n" in text
+    microbenchmarks.write_text(text.replace("\nBLOCKS = 5\n", "\nBLOCKS = 1\n"))
+
+
 class Project:
     """A folder in which a study is run, and the copy of the project that runs it.
 
@@ -66,16 +78,8 @@ class Project:
         take_every_window(self.checkout / "workflow/lib/scaling_study")
 
     def hurry(self):
-        """Let experiments on causes take no longer than they must; their intervals are wide."""
-        library = self.checkout / "workflow/lib/scaling_study"
-        efforts = library / "config/efforts.py"
-        quick = "blocks=5, kernels=('register',), doses=(1.0,), dose_blocks=1"
-        changed = f'EFFORTS["quick"] = replace(EFFORTS["quick"], {quick})'
-        efforts.write_text(f"{efforts.read_text()}\n\n{changed}\n")
-        microbenchmarks = library / "experiments/microbenchmarks.py"
-        text = microbenchmarks.read_text()
-        assert "\nBLOCKS = 5\n" in text
-        microbenchmarks.write_text(text.replace("\nBLOCKS = 5\n", "\nBLOCKS = 1\n"))
+        """Let experiments of this copy take no longer than they must."""
+        hurry(self.checkout / "workflow/lib/scaling_study")
 
     def configure(self, config):
         if not isinstance(config, str) and "workload" in config:
@@ -98,7 +102,7 @@ class Project:
         return [*SNAKEMAKE, *where, *options, "--configfile", "study.yaml"]
 
     def execute(self, words, cwd=None):
-        return ran(words, cwd=cwd or self.folder, env=self.environment())
+        return captured(words, cwd=cwd or self.folder, env=self.environment())
 
     def snakemake(self, *options):
         return self.execute(self.command(*options))

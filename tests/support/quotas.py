@@ -2,10 +2,10 @@
 
 import contextlib
 import os
-import time
 
 import pytest
 
+from processes import wait_until
 from scaling_study.host import limits
 
 PERIOD_US = 100_000
@@ -23,7 +23,12 @@ def divided_group(controller="cpu"):
         yield folder
     finally:
         for each in (folder / "inner", folder):
-            _remove(each)
+            wait_until(lambda each=each: _removed(each), f"the end of {each}")
+
+
+def inside(group, command):
+    """A command that runs in a cgroup."""
+    return ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs"), *command]
 
 
 def set_quota(group, cpus):
@@ -32,14 +37,7 @@ def set_quota(group, cpus):
     (group / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
-def _remove(group):
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            group.rmdir()
-        except OSError:  # a killed process leaves its group a moment later
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
+def _removed(group):
+    with contextlib.suppress(OSError):  # a killed process leaves its group a moment later
+        group.rmdir()
+    return not group.exists()

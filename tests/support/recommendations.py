@@ -2,11 +2,9 @@
 
 import synthetic
 from made_records import kept
-from scaling_study.analysis.collect import collect
 from scaling_study.analysis.points import joint
 from scaling_study.analysis.recommend import candidates, recommend
 from scaling_study.records.analysis import FrontPoint
-from synthetic import typed
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
 
@@ -14,15 +12,10 @@ DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))
 
 
-QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
-
-
-def measured(folder, *launches, change=lambda plan: None, **options):
+def measured(folder, *launches, **options):
     """A made-up study's candidates, what was collected of it, and its plan."""
-    plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
-    change(plan)
-    plan = typed(plan)
-    found = collect(folder, plan)
+    options = {"noise": synthetic.QUIET, **options}
+    plan, found = synthetic.collected(folder, launches=launches, **options)
     return candidates(found.points, found.cohorts.cohorts), found, plan
 
 

@@ -50,19 +50,24 @@ def make_study(
     return folder
 
 
-def render(folder: Path, plan: str = "plan.json") -> Path:
-    """Render a study; return its report."""
+def render(folder: Path, plan: str = "plan.json", **more: Path) -> Path:
+    """Render a study, with further files of `render_study`; return its report."""
     path = folder / "report.html"
     with mock.patch.object(figures, "scaling", _draw_once):
-        render_study(folder, path, plan=folder / plan, builds=folder / "builds")
+        render_study(folder, path, plan=folder / plan, builds=folder / "builds", **more)
     return path
+
+
+def unpack_recorded(base: Path) -> Path:
+    """Unpack the recorded study; return its folder."""
+    with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
+        packed.extractall(base, filter="data")
+    return base / "recorded"
 
 
 def remake_recorded(base: Path) -> tuple[Path, Path]:
     """Unpack the recorded study; return its folder, and another with tables and analyses anew."""
-    with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
-        packed.extractall(base, filter="data")
-    before, now = base / "recorded", base / "now"
+    before, now = unpack_recorded(base), base / "now"
     shutil.copytree(before, now)
     for made in ("tables", "analysis"):
         shutil.rmtree(now / made)

@@ -40,14 +40,12 @@ def until():
 def train(members, slots, steps=5):
     """Let members make some steps, then rest again; return when they were released and closed."""
     release_ns = members.order(slots, channel.RUN)
-    wait_until(
-        lambda: all(
-            members.words(slot)[channel.RELEASED_NS] >= release_ns
-            and members.words(slot)[channel.STEPS] >= steps
-            for slot in slots
-        ),
-        f"{steps} steps of each of {slots}",
-    )
+
+    def trained(slot):
+        words = members.words(slot)
+        return words[channel.RELEASED_NS] >= release_ns and words[channel.STEPS] >= steps
+
+    wait_until(lambda: all(map(trained, slots)), f"{steps} steps of each of {slots}")
     closed_ns = members.tell(slots, channel.CLOSED)
     assert members.wait_resting(slots, until()) == set()
     assert members.resting.issuperset(slots)

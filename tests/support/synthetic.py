@@ -17,22 +17,13 @@ from msgspec import convert
 from msgspec.structs import replace
 
 import made_records
+from scaling_study.analysis.collect import Collected, collect
 from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.records import codec
+from scaling_study.records import codec, window
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check
-from scaling_study.records.window import (
-    CohortEnd,
-    CohortEvent,
-    CohortHead,
-    MemberWindow,
-    Readbacks,
-    Record,
-    Slot,
-    Window,
-)
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
@@ -123,6 +114,9 @@ class Noise:
     step: float = 0.05
 
 
+QUIET = Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
+
+
 def described(
     *, name: str = "host-a", cpus: int = 8, cpus_per_l3: int = 4, cpus_per_node: int = 8
 ) -> Machine:
@@ -189,11 +183,8 @@ def write_study(
         The plan.
     """
     machines = [machine()] if machines is None else machines
-    plan = _plan(
-        launches,
-        {**MEASURE, "replicates": replicates, "windows": windows, "steps": steps},
-        steps_per_model,
-    )
+    measure = MEASURE | {"replicates": replicates, "windows": windows, "steps": steps}
+    plan = _plan(launches, measure, steps_per_model)
     plan |= {"study": study, "seed": seed, "processes": list(ns), "objective": objective}
     codec.write_file(folder / "plan.json", plan)
     codec.write_file(folder / "machine.json", machines[0])
@@ -248,7 +239,23 @@ def typed(plan: dict[str, Any]) -> Plan:
     return Plan.from_dict(plan)
 
 
-def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
+def collected(
+    folder: Path, change: Callable[[dict[str, Any]], None] = lambda _: None, **options: Any
+) -> tuple[Plan, Collected]:
+    """Write a study and collect it; return its plan, and what was collected.
+
+    Args:
+        folder: Of the study.
+        change: What becomes of the plan, and of the records, before they are read.
+        options: Of `write_study`.
+    """
+    content = write_study(folder, **options)
+    change(content)
+    plan = typed(content)
+    return plan, collect(folder, plan)
+
+
+def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[window.Slot]:
     if launch.ending == "skipped":
         return []
     cpus = len(where["topology"]["cpus"])
@@ -264,16 +271,16 @@ def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
 
 
 def _cohort(
-    head: CohortHead,
+    head: window.CohortHead,
     launch: Launch,
     noise: Noise,
     rng: np.random.Generator,
     *,
     windows: int,
     steps: int,
-) -> Iterator[Record]:
+) -> Iterator[window.Record]:
     """All records of one cohort, in the order the harness writes them."""
-    end = CohortEnd(
+    end = window.CohortEnd(
         cohort=head.cohort, status=launch.ending, reason=None, remedy=None, wall_s=30.0,
         start_s=6.0, in_windows_s=22.0,
     )  # fmt: skip
@@ -291,7 +298,7 @@ def _cohort(
     if launch.ending == "partial":
         lost = ns.pop()
         end = replace(end, reason=f"a member died at n = {lost}")
-        yield CohortEvent(
+        yield window.CohortEvent(
             cohort=head.cohort, slot=lost - 1, what="died", reason="killed by signal 9",
             log="Traceback …",
         )  # fmt: skip
@@ -314,34 +321,22 @@ def _cohort(
     yield end
 
 
-def _readback(head: CohortHead, launch: Launch) -> Readbacks:
-    effective = {
-        axis: value if launch.check_ok or axis != "blas" else "bundled"
-        for axis, value in head.axes.items()
-    }
+def _readback(head: window.CohortHead, launch: Launch) -> window.Readbacks:
+    checks = []
+    for axis, value in head.axes.items():
+        effective = value if launch.check_ok or axis != "blas" else "bundled"
+        checks.append(Check(axis, str(value), str(effective), effective == value))
     cpus = len(head.machine.topology.cpus)
-    return Readbacks(
-        cohort=head.cohort,
-        checks=[
-            Check(axis, str(value), str(effective[axis]), effective[axis] == value)
-            for axis, value in head.axes.items()
-        ],
-        members=[
-            made_records.readback(
-                slot=slot.slot,
-                pid=1000 + slot.slot,
-                cpus=list(parse_cpu_list(slot.cpus or head.machine.allowed_cpus)),
-                intra_op=launch.values.get("intra_op", cpus),
-                inter_op=cpus,
-                sgemm_gflops=108.0,
-                allocator=str(head.axes["allocator"]),
-                spin_s=0.01,
-                env=head.requested_env,
-                start_s=START_S,
-            )
-            for slot in head.slots
-        ],
-    )
+    members = [
+        made_records.readback(
+            slot=slot.slot, pid=1000 + slot.slot, sgemm_gflops=108.0, spin_s=0.01, start_s=START_S,
+            cpus=list(parse_cpu_list(slot.cpus or head.machine.allowed_cpus)), inter_op=cpus,
+            intra_op=launch.values.get("intra_op", cpus), env=head.requested_env,
+            allocator=str(head.axes["allocator"]),
+        )
+        for slot in head.slots
+    ]  # fmt: skip
+    return window.Readbacks(cohort=head.cohort, checks=checks, members=members)
 
 
 START_S = 0.0
@@ -350,7 +345,7 @@ START_S = 0.0
 
 def _window(
     rate: float, steps: int, step_noise: float, rng: np.random.Generator, *, n: int, **head: Any
-) -> Window:
+) -> window.Window:
     """One window whose members share a rate (steps/s) equally."""
     step_us = n / rate * 1e6 * np.exp(rng.normal(0.0, step_noise, (n, steps)))
     window_s = float(step_us.sum(axis=1).max()) / 1e6 + 0.3
@@ -365,7 +360,7 @@ def _window(
     )  # fmt: skip
 
 
-def _member(slot: int, step_us: list[int], window_s: float) -> MemberWindow:
+def _member(slot: int, step_us: list[int], window_s: float) -> window.MemberWindow:
     counted_s = sum(step_us) / 1e6
     steps = len(step_us) + 2
     return made_records.member(

@@ -6,7 +6,6 @@ from scaling_study.analysis import compare
 from scaling_study.config.config import NodeKind
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.report.page import render_study
 
 
 def launches(speed):
@@ -43,11 +42,4 @@ def compared(folder, plan, **kinds):
 
 def render(folder):
     """Render a study that has been compared; return its report."""
-    render_study(
-        folder,
-        folder / "report.html",
-        plan=folder / "plan.json",
-        builds=folder / "builds",
-        compared=folder / "analysis/machines.json",
-    )
-    return folder / "report.html"
+    return rendering.render(folder, compared=folder / "analysis/machines.json")

@@ -3,15 +3,7 @@
 from msgspec.structs import replace
 
 import synthetic
-from scaling_study.records import codec
-from scaling_study.records.profile import (
-    Operators,
-    OperatorSums,
-    PointProfile,
-    Profiled,
-    ProfiledPoint,
-    Turn,
-)
+from scaling_study.records import codec, profile
 
 OPERATORS = {
     # (operator, phase): calls and self seconds per step with one process, and how many times as
@@ -41,7 +33,7 @@ def operators(many, factor):
     for (operator, phase), (calls, self_s, inflation) in OPERATORS.items():
         each = self_s * factor * (inflation if many else 1.0)
         rows.append(
-            OperatorSums(
+            profile.OperatorSums(
                 operator=operator,
                 phase=phase,
                 calls=calls * STEPS,
@@ -50,7 +42,7 @@ def operators(many, factor):
                 flops=1000 * calls * STEPS if "mm" in operator else None,
             )
         )
-    return Operators(steps=STEPS, rows=tuple(rows))
+    return profile.Operators(steps=STEPS, rows=tuple(rows))
 
 
 def write_target(folder, launch, machine, *, target=None, factor=1.0):
@@ -63,17 +55,17 @@ def write_target(folder, launch, machine, *, target=None, factor=1.0):
         codec.write_file(place / str(n) / "operators.json", content)
         profiled_s = sum(row.self_s for row in content.rows) / STEPS + OUTSIDE_S
         overhead = 1.22 if n == 1 else 1.04
-        taken = PointProfile(
+        taken = profile.PointProfile(
             kind="operators", status="ok", steps=content.steps, step_s=profiled_s,
             overhead=overhead, unprofiled_step_s=profiled_s / overhead,
             files=(f"{n}/operators.json",),
         )  # fmt: skip
-        skipped = PointProfile(
+        skipped = profile.PointProfile(
             kind="stacks", status="skipped", reason="py-spy: Permission denied",
             remedy="sudo sysctl kernel.yama.ptrace_scope=0",
         )  # fmt: skip
         points.append(
-            ProfiledPoint(n=n, unprofiled_step_s=profiled_s / 1.1, kinds=(taken, skipped))
+            profile.ProfiledPoint(n=n, unprofiled_step_s=profiled_s / 1.1, kinds=(taken, skipped))
         )
     write_manifest(
         place, machine=machine["hash"], launch=launch.id, label=launch.label,
@@ -84,7 +76,7 @@ def write_target(folder, launch, machine, *, target=None, factor=1.0):
 
 def add_stacks(place, *, lines=None):
     """Put stacks in place of those that were skipped, beside every point of a target."""
-    manifest = codec.read_file(place / "profile.json", Profiled)
+    manifest = codec.read_file(place / "profile.json", profile.Profiled)
     points = []
     for point in manifest.points:
         raw = [
@@ -93,10 +85,10 @@ def add_stacks(place, *, lines=None):
         ]
         path = place / str(point.n) / "stacks-0.raw"
         path.write_text("\n".join(raw if lines is None else lines) + "\n")
-        turn = Turn(
+        turn = profile.Turn(
             slot=0, pid=7, trainer_tid=7, seconds=10.0, steps=100, samples=150, file=path.name
         )
-        taken = PointProfile(
+        taken = profile.PointProfile(
             kind="stacks", status="ok", steps=100, step_s=0.02, unprofiled_step_s=0.019,
             overhead=1.05, rate_hz=20, native=True, seconds=10.0, samples=150, members=1,
             turns=(turn,), files=(f"{point.n}/stacks-0.raw",),
@@ -108,7 +100,7 @@ def add_stacks(place, *, lines=None):
 def write_manifest(place, **content):
     """Write profile.json; what is not given is that of a complete profile."""
     place.mkdir(parents=True, exist_ok=True)
-    manifest = Profiled(**{"schema_version": 3, "status": "complete", **content})
+    manifest = profile.Profiled(**{"schema_version": 3, "status": "complete", **content})
     codec.write_file(place / "profile.json", manifest)
 
 

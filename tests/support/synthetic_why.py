@@ -42,25 +42,25 @@ NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}
 class Step:
     """Where the time of one member's step goes, and what else is counted meanwhile.
 
-    Times in s per step of the training thread, except `helper_s` (CPU time of other threads) and
-    `helper_wait_s`; `quota_s` is the part of the run-queue wait in which a quota held it back.
+    Times in ms per step of the training thread, except `helper` (CPU time of other threads) and
+    `helper_wait`; `quota_wait` is the part of the run-queue wait in which a quota held it back.
     """
 
-    user: float = 10 * MS
-    system: float = 0.2 * MS
+    user: float = 10
+    system: float = 0.2
     runqueue: float = 0.0
     blocked: float = 0.0
-    quota_s: float = 0.0
-    load: float = 0.3 * MS
-    collect: float = 0.05 * MS
+    quota_wait: float = 0.0
+    load: float = 0.3
+    collect: float = 0.05
     backward: float = 0.0
     compile: float = 0.0
     ranks_wait: float = 0.0
     loader_starts: float = 0.0
     loader_made: float = 0.0
     loader_computed: float = 0.0
-    helper_s: float = 0.0
-    helper_wait_s: float = 0.0
+    helper: float = 0.0
+    helper_wait: float = 0.0
     faults: float = 20.0
     major_faults: float = 0.0
     migrations: float = 0.0
@@ -316,7 +316,7 @@ def _window(world, step, kind, *, name, n, block, factor, first=0):
     step = copy.copy(step)
     counted = 40
     slots = sorted((first + at) % world.n for at in range(n))  # members take turns
-    window_s = counted * step.total * factor[slots].max()
+    window_s = counted * step.total * MS * factor[slots].max()
     members = [_member(world, step, slot, counted, factor[slot]) for slot in slots]
     flags = ["foreign_cpu"] if step.foreign_cpus > 0.05 else []
     taken = made_records.taken(
@@ -325,8 +325,8 @@ def _window(world, step, kind, *, name, n, block, factor, first=0):
             foreign_cpu_s=step.foreign_cpus * window_s,
             steal_s=step.steal_cpus * window_s,
             # The counter is of the CPUs that were held back, whoever waited on them.
-            throttled_s=step.quota_s * counted * factor[:n].sum(),
-            psi_memory_some_s=step.memory_stall * counted * factor[:n].mean(),
+            throttled_s=step.quota_wait * MS * counted * factor[:n].sum(),
+            psi_memory_some_s=step.memory_stall * MS * counted * factor[:n].mean(),
             frequency_mhz=step.frequency_mhz,
             members_cpus=step.trainers_cpus or world.cpus,
             trainers_cpus=step.trainers_cpus or world.cpus,
@@ -340,16 +340,16 @@ def _window(world, step, kind, *, name, n, block, factor, first=0):
 
 
 def _member(world, step, slot, counted, factor):
-    own = counted * factor
+    own = counted * factor * MS
     return made_records.member(
-        [max(1, round(step.total * factor * 1e6))] * counted, slot,
+        [max(1, round(step.total * factor * 1e3))] * counted, slot,
         **{f"{name}_s": getattr(step, name) * own for name in TIMED},
         forward_s=max(0.0, (step.total - step.load - step.backward) * own),
         optimizer_s=0.0,
         active_s=step.total * own,
-        cpu_user_s=(step.user + step.helper_s) * own,
+        cpu_user_s=(step.user + step.helper) * own,
         cpu_system_s=step.system * own,
-        runqueue_s=(step.runqueue + step.helper_wait_s) * own,
+        runqueue_s=(step.runqueue + step.helper_wait) * own,
         trainer_user_s=step.user * own,
         trainer_system_s=step.system * own,
         trainer_runqueue_s=step.runqueue * own,

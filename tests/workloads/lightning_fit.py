@@ -36,14 +36,9 @@ def main():
     inputs = torch.randn(16 * scaled(256), 64)
     data = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
     loader = DataLoader(data, batch_size=scaled(256))
-    trainer = pl.Trainer(
-        max_steps=args.steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    outputs = ("checkpointing", "progress_bar", "model_summary")
+    quiet = {"logger": False, **{f"enable_{output}": False for output in outputs}}
+    trainer = pl.Trainer(max_steps=args.steps, accelerator="cpu", **quiet)
     trainer.fit(Regression(), loader)
     print(f"fitted in {trainer.global_step} steps")
 
