@@ -206,8 +206,12 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
 def draw_all(machine: MachineReport, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a machine's figures; return them by their names in a page."""
     suffix = machine.suffix
-    figures = scaling(machine, plan, series)
-    figures |= {"front": front(machine), "use": use(machine), "microbenchmarks": kernels(machine)}
+    figures = {
+        **scaling(machine, plan, series),
+        "front": front(machine),
+        "use": use(machine),
+        "microbenchmarks": kernels(machine),
+    }
     for at, comparison in enumerate(machine.comparisons):
         figures[f"operators-{at}"] = operators(comparison, texts("inflation", suffix, at))
     for at, target in enumerate(machine.targets):
