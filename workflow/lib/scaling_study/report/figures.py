@@ -204,18 +204,17 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
 
 
 def draw_all(machine: MachineReport, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
-    """Draw a machine's figures; return them by their names in a page."""
+    """Draw a machine's figures; return them by their names without the machine's suffix."""
     suffix = machine.suffix
-    figures = scaling(machine, plan, series)
-    figures |= {"front": front(machine), "use": use(machine), "microbenchmarks": kernels(machine)}
+    drawn = [*scaling(machine, plan, series).values(), front(machine), use(machine)]
     for at, comparison in enumerate(machine.comparisons):
-        figures[f"operators-{at}"] = operators(comparison, texts("inflation", suffix, at))
+        drawn.append(operators(comparison, texts("inflation", suffix, at)))
     for at, target in enumerate(machine.targets):
-        figures[f"accounts-{at}"] = accounts(target, texts("causes-accounts", suffix, at))
-        about = texts("causes-interventions", suffix, at)
-        figures[f"interventions-{at}"] = interventions(target, about)
-        figures[f"doses-{at}"] = doses(target.sensitivities, texts("causes-doses", suffix, at))
-    return {name: figure for name, figure in figures.items() if figure is not None}
+        drawn.append(accounts(target, texts("causes-accounts", suffix, at)))
+        drawn.append(interventions(target, texts("causes-interventions", suffix, at)))
+        drawn.append(doses(target.sensitivities, texts("causes-doses", suffix, at)))
+    drawn.append(kernels(machine))
+    return {figure.name.removesuffix(suffix): figure for figure in drawn if figure is not None}
 
 
 def scaling(
@@ -239,10 +238,9 @@ def _against_n(
     machine: MachineReport, series: Sequence[Series], counts: Sequence[int], name: str, title: str
 ) -> Figure | None:
     kind = KINDS[name]
-    ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
-    needed = ["launch", "n", "replicates", "steps_per_s", *ends]  # rows of all columns take long
-    points = machine.points[machine.points[kind.column].notna()]
-    points = points.loc[:, points.columns.isin(needed)]
+    needed = {f"{kind.column}{end}" for end in ("", "_low", "_high")}
+    needed |= {"launch", "n", "replicates", "steps_per_s"}  # rows of all columns take long
+    points = machine.points.loc[machine.points[kind.column].notna(), sorted(needed)]
     if points.empty:
         return None
     places = sorted({*counts, *points["n"]})
@@ -266,9 +264,9 @@ def _against_n(
     curves += [
         curve_of(rows, rest, colour="rest", marker="", width=1.0) for rows in launches.values()
     ]
-    one_process = points[points["n"] == 1].set_index("launch")["steps_per_s"]
     slope = 0.0 if name == "efficiency" else None
-    if name == "throughput" and series:
+    if name == "throughput":
+        one_process = points[points["n"] == 1].set_index("launch")["steps_per_s"]
         slope = one_process.get(series[0].launch)
     if slope is not None:
         ns = sorted(points["n"].astype(float).unique())

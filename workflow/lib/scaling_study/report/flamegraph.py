@@ -241,8 +241,7 @@ class Flames:
     def __init__(self, manifests: Sequence[Profiled], *, suffix: str = "") -> None:
         self.shown: list[Flame] = []
         self.files: dict[str, str] = {}
-        self.notes: list[str] = []
-        points = _read_points(manifests, self.notes)
+        points, self.notes = _read_points(manifests)
         for kind, a, b in choose_pairs(manifests, points):
             name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
             labels = name_sides(kind, a, b)
@@ -271,8 +270,7 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
     Raises:
         PointError: there are no stacks of a point.
     """
-    notes: list[str] = []
-    points = _read_points(manifests, notes)
+    points, notes = _read_points(manifests)
     known = {
         f"{manifest.target}/{n}": entry
         for manifest in manifests
@@ -288,10 +286,11 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
 
 
 def _read_points(
-    manifests: Sequence[Profiled], notes: list[str]
-) -> dict[str, dict[int, _StackPoint]]:
-    """Read the stacks of every launch and process count; note those that could not be read."""
+    manifests: Sequence[Profiled],
+) -> tuple[dict[str, dict[int, _StackPoint]], list[str]]:
+    """Read the stacks of every launch and process count, with a note on each unreadable one."""
     points: dict[str, dict[int, _StackPoint]] = {}
+    notes = []
     for manifest in manifests:
         for point in manifest.points:
             profile, n, launch = point.profile("stacks"), point.n, manifest.launch or ""
@@ -309,7 +308,7 @@ def _read_points(
                 continue
             key, label = f"{manifest.target}-{n}", manifest.label or ""
             points.setdefault(launch, {})[n] = _StackPoint(key=key, label=label, n=n, folded=folded)
-    return points
+    return points, notes
 
 
 def _name(key: str, suffix: str) -> str:

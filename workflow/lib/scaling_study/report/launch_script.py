@@ -69,6 +69,9 @@ def render_launch_script(
     python = interpreter(str(axes.get("build", "default")), builds) or work.interpreter(workload)
     words, passed = work.program(workload), workload.pass_env
     switches = script.with_suffix(SWITCHES).absolute() if switched(axes) else None
+    variables, before = _environment(
+        launch.requested_env, mark=work.marks(workload), built=activated(python, {})
+    )
     group = ranks.asked(axes)
     server = workload.forks and group is None
     return _template("launch.sh.j2").render(
@@ -91,9 +94,8 @@ def render_launch_script(
         kept=[
             key for key in (*INHERITED, *passed) if launch.requested_env.get(key, "") is not None
         ],
-        environment=_environment(
-            launch.requested_env, mark=work.marks(workload), built=activated(python, {})
-        ),
+        variables=variables,
+        before=before,
         folder=work.folder(workload),
     )
 
@@ -151,29 +153,19 @@ def _measured(launch: Recommended) -> str:
 
 def _environment(
     values: Mapping[str, str | None], *, mark: bool, built: Mapping[str, str]
-) -> list[str]:
-    """Return options of bind.py; a variable without a value is not passed on."""
-    variables = {**built, **values}
-    before = {}  # put in front of the caller's
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Return the variables of members, None for those left out, and paths before the caller's."""
+    variables, before = {**built, **values}, {}
     if "PATH" in built and "PATH" not in values:
-        before["PATH"] = variables.pop("PATH")
+        del variables["PATH"]
+        before["PATH"] = built["PATH"]
     if mark:  # such a script imports this package, which other builds may not have
         path = values.get("PYTHONPATH")
         if path:
             variables["PYTHONPATH"] = f"{LIBRARY_FOLDER}{os.pathsep}{path}"
         else:
             before["PYTHONPATH"] = str(LIBRARY_FOLDER)
-    return [
-        *(
-            f"--env {shlex.quote(f'{name}={value}')}"
-            for name, value in sorted(variables.items())
-            if value is not None
-        ),
-        *(
-            f'--env {name}={shlex.quote(str(value))}"${{{name}:+:${name}}}"'
-            for name, value in before.items()
-        ),
-    ]
+    return variables, before
 
 
 def _words(values: Iterable[str]) -> str:

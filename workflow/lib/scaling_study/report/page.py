@@ -125,6 +125,7 @@ FILTERS = {
     "grouped": grouped,
     "yaml": yaml_text,
     "download": download,
+    "shell": shlex.join,
     "known": quantities.known,
 }
 
@@ -187,26 +188,6 @@ class View:
         rows = rows[rows["launch"].isin([*self.titles])]
         whole = rows.groupby(["launch", "n"])["share"].transform("sum")
         return list(rows[whole > thresholds.NOTICEABLE].to_dict("records"))
-
-    @property
-    def script_lines(self) -> str:
-        """Lines for the script that have the effect of the switches file; empty without any."""
-        best = self.machine.recommendation.recommended
-        if best is None:
-            return ""
-        used = self.machine.readback.optimizers(best.launch)
-        return "\n".join(switch_script.lines(best.axes, used))
-
-    @property
-    def first_command(self) -> str:
-        """The command line of the recommended launch's first process, without its variables."""
-        best = self.machine.recommendation.recommended
-        return shlex.join(work.first_command(self.plan, best.axes if best else None))
-
-    @property
-    def helpful(self) -> list[str]:
-        """Labels of launches that experiments showed to help, and that the race did not measure."""
-        return [launch.label for launch in rounds.helpful(self.plan, self.machine.targets)]
 
 
 def render_report(
@@ -279,6 +260,9 @@ def environment() -> jinja2.Environment:
         group_colour=figures.group_colour,
         group_reason=operator_groups.reason,
         checks=checks,
+        first_command=work.first_command,
+        switch_lines=switch_script.lines,
+        helpful=rounds.helpful,
     )
     return jinja
 
