@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from scaling_study.common.quantities import (
-    format_count,
-    format_number,
-    format_percent,
-    format_ratio,
-)
+from scaling_study.common.quantities import format_number, format_percent, format_ratio
 from scaling_study.diagnosis.case import REFERENCE
 from scaling_study.diagnosis.evidence import Check, Evidence, Kind, Query, percent, rule
 from scaling_study.diagnosis.stressors import CONTROL, inflations, reactions
@@ -141,16 +136,6 @@ def takes(query: Query, column: str, title: str) -> Evidence:
         return Evidence(None, "account", f"How long {title} takes was not counted.")
     text = f"{title[:1].upper()}{title[1:]} takes {format_percent(round(share, 2))} of a step."
     return Evidence(share >= SHARE_AT_LEAST, "account", text)
-
-
-def several_threads(query: Query) -> Evidence:
-    """Check that an operator divides its work among threads."""
-    case, threads = query.case, query.case.threads
-    text = (
-        f"An operator uses {format_count(threads, 'thread')}: {threads * query.n} in all, on "
-        f"{format_count(len(case.machine.cpus), 'CPU')}."
-    )
-    return Evidence(threads > 1, "fact", text)
 
 
 def other_threads_cpus(query: Query) -> float:
