@@ -40,8 +40,8 @@ def _crowded(query: Query) -> Evidence:
     """
     case, cpus, members = query.case, len(query.case.machine.cpus), query.n
     demands = [
-        (case.mean("trainers_cpus", members), members, "training thread"),
-        (case.mean("members_cpus", members), members * case.demand, "thread"),
+        (query.mean("trainers_cpus"), members, "training thread"),
+        (query.mean("members_cpus"), members * case.demand, "thread"),
     ]
     if query.scope == "single_process_loss":
         del demands[0]
@@ -59,7 +59,7 @@ def _crowded(query: Query) -> Evidence:
 
 
 def _foreign(query: Query) -> Evidence:
-    cpus = query.case.mean("foreign_cpus", query.n)
+    cpus = query.mean("foreign_cpus")
     names = ", ".join(
         f"{process.name} (process {process.pid}, {format_cpus(process.share)} CPUs)"
         for process in query.case.foreign
@@ -69,7 +69,7 @@ def _foreign(query: Query) -> Evidence:
 
 
 def _foreign_traffic(query: Query) -> str | None:
-    if query.scope == "scaling_loss" or query.case.mean("foreign_cpus", query.n) < BUSY_CPUS:
+    if query.scope == "scaling_loss" or query.mean("foreign_cpus") < BUSY_CPUS:
         return None
     return "What their memory traffic costs besides is not known: nothing ran without them."
 
@@ -103,10 +103,10 @@ def _smaller(query: Query) -> Evidence:
 
 
 def _helpers(query: Query) -> Evidence:
-    case, n, busy = query.case, query.n, checks.other_threads_cpus(query)
+    case, busy = query.case, checks.other_threads_cpus(query)
     text = (
-        f"A member has {format_number(case.mean('threads', n))} threads in "
-        f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
+        f"A member has {format_number(query.mean('threads'))} threads in "
+        f"{format_number(query.mean('processes'))} processes; beside the training thread they "
         f"keep {format_cpus(busy)} CPUs busy."
     )
     if case.threads > 1:
