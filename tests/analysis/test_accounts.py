@@ -10,6 +10,7 @@ from jobs import WORKLOADS, baseline_job, command, config, succeed
 from quotas import divided_group, inside, set_quota
 from scaling_study.analysis import accounts
 from scaling_study.analysis.record_rows import read_rows
+from scaling_study.diagnosis.cause_file import ACCOUNTS
 from scaling_study.records.columns import PER_STEP
 from scaling_study.records.window import MemberWindow, WindowMachine
 
@@ -85,7 +86,7 @@ def derived(**changed):
 
 def account(**changed):
     frame = derived(**changed)
-    return {name: frame[f"trainer_{name}_s_per_step"][0] * 1e3 for name in accounts.TRAINER}
+    return {name: frame[f"trainer_{name}_s_per_step"][0] * 1e3 for name in ACCOUNTS}
 
 
 def test_accounts_add_up_to_the_step_and_the_rest_is_shown():
@@ -152,7 +153,7 @@ def measured(folder, group, cpus):
 def test_a_quota_that_stands_above_the_members_is_found_in_their_steps(tmp_path, cpus):
     with divided_group() as group:
         found = measured(tmp_path, group, cpus)
-    columns = [f"trainer_{name}_s_per_step" for name in accounts.TRAINER]
+    columns = [f"trainer_{name}_s_per_step" for name in ACCOUNTS]
     assert found[columns].notna().all(axis=None)
     sums_s = found[columns].sum(axis=1)
     assert sums_s.to_numpy() == pytest.approx(found["step_mean_s"].to_numpy())

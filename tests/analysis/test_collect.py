@@ -4,9 +4,9 @@ import pytest
 
 import synthetic
 from made_records import edit, read_lines, reported, slot, summary, write_lines
-from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
 from scaling_study.analysis.record_rows import STEP_QUANTILES
+from scaling_study.diagnosis.cause_file import ACCOUNTS
 from scaling_study.records.codec import RecordError
 from scaling_study.records.columns import TABLES
 from scaling_study.records.model_length import ModelLength
@@ -54,7 +54,7 @@ def test_windows_hold_every_member_and_window_of_the_records(study):
         assert row["foreign_cpu_s"] == window["machine"]["foreign_cpu_s"]
         quantiles = np.quantile(member["step_us"], [*STEP_QUANTILES.values()]) / 1e6
         assert [row[name] for name in STEP_QUANTILES] == pytest.approx(quantiles)
-        accounts = [f"trainer_{name}_s_per_step" for name in TRAINER]
+        accounts = [f"trainer_{name}_s_per_step" for name in ACCOUNTS]
         assert row[accounts].sum() == pytest.approx(row["step_mean_s"])
 
 

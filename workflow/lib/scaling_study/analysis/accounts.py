@@ -34,8 +34,6 @@ PHASES = (*GATED, "ranks_wait_s")
 OF_ALL_STEPS = [
     column.name for column in PER_STEP if column.name.removesuffix("_per_step") not in PHASES
 ]
-TRAINER = ("user", "system", "runqueue", "throttled", "blocked", "residual")
-"""The training thread's accounts: `trainer_<account>_s_per_step`. They add up to the step."""
 
 
 def accounts(counts: Mapping[str, Floats], at: Integers) -> dict[str, Floats]:

@@ -64,10 +64,8 @@ class WhyRun:
 
     def __init__(self, head: experiment.WhyHead, records: Sequence[experiment.Record]) -> None:
         self.head = head
-        self.readbacks = {
-            readback.cohort: readback
-            for readback in record_rows.of_kind(records, experiment.ExperimentReadbacks)
-        }
+        readbacks = record_rows.of_kind(records, experiment.ExperimentReadbacks)
+        self.readbacks = {readback.cohort: readback for readback in readbacks}
         unproven = {name for name, readback in self.readbacks.items() if not readback.proven}
         windows = [
             record_rows.flagged(window, record_rows.NOT_PROVEN)
@@ -270,12 +268,10 @@ def read_loader_run(path: Path) -> LoaderRun:
     """
     head, records = _read(path, experiment.LoaderHead)
     taken = record_rows.of_kind(records, experiment.ExperimentWindow)
+    readbacks = record_rows.of_kind(records, experiment.ExperimentReadbacks)
     return LoaderRun(
         head=head,
-        readbacks={
-            readback.cohort: readback.members[0]
-            for readback in record_rows.of_kind(records, experiment.ExperimentReadbacks)
-        },
+        readbacks={readback.cohort: readback.members[0] for readback in readbacks},
         windows=_loader_windows(head.replicate, taken),
         ways=record_rows.last(records, experiment.Ways),
         invalid=sum(not window.valid for window in taken),

@@ -44,7 +44,6 @@ from scaling_study.stats.interval import Floats, Integers, Interval
 from scaling_study.stats.thresholds import CONFIDENCE
 
 SHARPEST_BEND = 50.0  # at its knee the smoothed law is then within 1.4% of the hard one
-FEWEST_COUNTS = 4  # three points fit any saturating curve
 RESOLUTION = 1e-4  # relative: step times are not read and averaged more precisely
 INDISTINGUISHABLE = 2.0  # AICc difference below which a law has support like the best's (ib. 2.6)
 REDRAWN = 1000  # draws of a knee: the ends of its interval are then known to a twentieth of it
@@ -240,8 +239,8 @@ def choose(
     """
     laws = (*LAWS, *further)
     fitted = [law for law in laws if len(n) >= fewest_counts(law)]
-    if len(n) < FEWEST_COUNTS or len(fitted) < 2:  # noqa: PLR2004 - a choice needs two
-        needed = max(FEWEST_COUNTS, sorted(map(fewest_counts, laws))[1])
+    if len(fitted) < 2:  # noqa: PLR2004 - a choice needs two
+        needed = sorted(map(fewest_counts, laws))[1]
         reason = f"process counts measured: {len(n)}; a choice needs {needed}"
         return ChosenLaw(status="refused", reason=reason)
     fits = sorted((Fit(law, n, throughput) for law in fitted), key=lambda each: each.aicc)

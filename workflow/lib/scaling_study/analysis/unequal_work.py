@@ -18,6 +18,7 @@ left out if they wait for CPUs. Phases such as a validation change the CPU time 
 neither its median step nor a rate.
 """
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -61,19 +62,17 @@ class Finding:
 
     Attributes:
         test: The test that found it.
-        launch: Id of the launch that shows it.
         factor: By how much two starts (`repeat`) or windows (`drift`) typically differ; the speedup
             (`growth`).
         text: The same in words.
         free: Degrees of freedom of `repeat`, from which `explains` derives whether it explains a
-            gain; None for the other tests.
+            gain; 0 for the other tests.
     """
 
     test: Literal["repeat", "growth", "drift"]
-    launch: str
     factor: float
     text: str
-    free: int | None = None
+    free: int = 0
 
 
 def unequal_work(
@@ -110,7 +109,7 @@ def unequal_work(
     rows = rows.assign(time=np.log(rows["step_median_s"]), work=np.log(rows["work"]))
     repeat, *others = _repeat(starts, plan), _growth(judged, starts), _drift(rows)
     signs = [sign for sign in others if sign is not None]
-    if repeat is None or repeat.free is None:
+    if repeat is None:
         return signs
     one_pair = repeat.free < FEWEST_FREE and repeat.factor < PAIR
     return signs if one_pair and not signs else [repeat, *signs]
@@ -138,7 +137,7 @@ def _repeat(starts: pd.DataFrame, plan: Plan) -> Finding | None:
         return None
     text = f"two starts of the same launch typically differ by a factor of {factor:.3g}"
     free = len(rows.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
-    return Finding("repeat", plan.baseline, factor, text, free)
+    return Finding("repeat", factor, text, free)
 
 
 def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
@@ -152,27 +151,24 @@ def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
         grown = min(least / n, float(np.exp(work[launch, 1] - work[launch, n])))
         if grown >= most:
             text = f"{n} processes give {format_ratio(value)} the throughput of one ({label})"
-            most, sign = grown, Finding("growth", launch, value, text)
+            most, sign = grown, Finding("growth", value, text)
     return sign
 
 
 def _drift(rows: pd.DataFrame) -> Finding | None:
     """Return drift that most launches show: one may have its own reason, such as compilation."""
-    spreads = [
-        (factor, str(launch))
-        for launch, group in rows.groupby("launch", sort=False)
-        for factor, free in [_typical(group, ["replicate", "cohort", "n", "slot"])]
-        if free >= FEWEST_FREE
-    ]
-    factor, launch = sorted(spreads)[(len(spreads) - 1) // 2] if spreads else (1.0, "")
+    starts = ["replicate", "cohort", "n", "slot"]
+    typical = [_typical(group, starts) for _, group in rows.groupby("launch", sort=False)]
+    spreads = [factor for factor, free in typical if free >= FEWEST_FREE]
+    factor = statistics.median_low(spreads) if spreads else 1.0
     text = f"steps of two windows of one start typically differ by a factor of {factor:.3g}"
-    return Finding("drift", launch, factor, text) if factor >= DRIFTED else None
+    return Finding("drift", factor, text) if factor >= DRIFTED else None
 
 
 def explains(sign: Finding, chosen: Recommendation) -> bool:
     """Return whether steps of unequal work may explain the whole gain of a recommendation."""
     gain, best, against = chosen.ratio, chosen.recommended, chosen.compared
-    if sign.free is None or gain is None or best is None or against is None:
+    if sign.test != "repeat" or gain is None or best is None or against is None:
         return True
     from scipy.stats import t  # noqa: PLC0415 (takes half a second, which few studies need)
 

@@ -34,7 +34,7 @@ ACCOUNTS: Mapping[str, str] = {
     "blocked": "blocked",
     "residual": "not accounted for",
 }
-"""The training thread's accounts; they add up to the time of a step."""
+"""The training thread's accounts (`trainer_<account>_s_per_step`); they add up to the step."""
 HARDWARE = {event.name for event in EVENTS}
 KERNEL = {
     count.name: (f"{count.name}_per_step", f"{count.title} per step") for count in KERNEL_COUNTS

@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from scaling_study.common.quantities import (
-    format_count,
-    format_number,
-    format_percent,
-    format_ratio,
-)
+from scaling_study.common.quantities import format_number, format_percent, format_ratio
 from scaling_study.diagnosis.case import REFERENCE
 from scaling_study.diagnosis.evidence import Check, Evidence, Kind, Query, percent, rule
 from scaling_study.diagnosis.stressors import CONTROL, inflations, reactions
@@ -25,8 +20,8 @@ FASTER = 1.2
 @rule
 def falls(query: Query, column: str, title: str, floor: float = 0.0) -> Evidence:
     """Check that the intervention halves a count per step, of at least `floor`."""
-    before = query.case.mean(column, query.n)
-    after = query.case.mean(column, query.n, query.intervention)
+    before = query.mean(column)
+    after = query.mean(column, query.intervention)
     if np.isnan(before) or np.isnan(after):
         return Evidence(None, "account", f"{title} per step: not counted here.")
     text = f"{title} per step: {format_number(before)}, with the change {format_number(after)}."
@@ -36,7 +31,7 @@ def falls(query: Query, column: str, title: str, floor: float = 0.0) -> Evidence
 @rule
 def present(query: Query, column: str, title: str, floor: float) -> Evidence:
     """Check that a count is large enough to matter."""
-    value = query.case.mean(column, query.n)
+    value = query.mean(column)
     if np.isnan(value):
         return Evidence(None, "account", f"{title}: not counted here.")
     return Evidence(value >= floor, "account", f"{title}: {format_number(value)}.")
@@ -136,31 +131,20 @@ def takes(query: Query, column: str, title: str) -> Evidence:
         column: Its time per step.
         title: The part in words, as inside a sentence.
     """
-    share = query.case.mean(column, query.n) / query.case.mean("step_s", query.n)
+    share = query.mean(column) / query.mean("step_s")
     if np.isnan(share):  # a file of an older version
         return Evidence(None, "account", f"How long {title} takes was not counted.")
     text = f"{title[:1].upper()}{title[1:]} takes {format_percent(round(share, 2))} of a step."
     return Evidence(share >= SHARE_AT_LEAST, "account", text)
 
 
-def several_threads(query: Query) -> Evidence:
-    """Check that an operator divides its work among threads."""
-    case, threads = query.case, query.case.threads
-    text = (
-        f"An operator uses {format_count(threads, 'thread')}: {threads * query.n} in all, on "
-        f"{format_count(len(case.machine.cpus), 'CPU')}."
-    )
-    return Evidence(threads > 1, "fact", text)
-
-
 def other_threads_cpus(query: Query) -> float:
     """Return the CPUs that a member's other threads and processes keep busy."""
-    case, n = query.case, query.n
     ran = sum(
-        case.mean(f"{kind}_s_per_step", n) - case.mean(f"trainer_{kind}_s_per_step", n)
+        query.mean(f"{kind}_s_per_step") - query.mean(f"trainer_{kind}_s_per_step")
         for kind in ("user", "system")
     )
-    return ran / case.mean("step_s", n)
+    return ran / query.mean("step_s")
 
 
 @rule

@@ -94,6 +94,10 @@ class Query:
         """The process count at which checks look up counts."""
         return self.case.counts(self.scope)[-1]
 
+    def mean(self, column: str, cohort: str = REFERENCE) -> float:
+        """Return the mean of a column over blocks at this count; NaN where it was not counted."""
+        return self.case.mean(column, self.n, cohort)
+
 
 Share: TypeAlias = Callable[[Query], Measured | Untested]
 Check: TypeAlias = Callable[[Query], Evidence]

@@ -53,13 +53,15 @@ BROADER = {"passive": "one_thread"}
 removes the same thing, and more, without that cost."""
 
 
-def share_of(query: Query, over: Floats, text: str, kind: Kind = "account") -> Measured | Untested:
+def share_of(
+    query: Query, over: Floats, text: str, kind: Kind = "account", uncounted: str | None = None
+) -> Measured | Untested:
     """Return the share with these numerators (parts of T(1), by block), and fill in ``{share}``."""
     estimate = ratio_of_means(query.case.shares(over, query.scope))
     if estimate is None:
         return Untested("no block has all that is compared")
     evidence = Evidence(True, kind, text.replace("{share}", percent(estimate)))
-    return Measured(estimate, over, evidence)
+    return Measured(estimate, over, evidence, uncounted=uncounted)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,10 +116,7 @@ class Counted:
         where = "" if name == REFERENCE else f" (with this change: {case.titles.get(name, name)})"
         processes = f" with 1 and {case.n} processes" if scope == "scaling_loss" else ""
         text = f"{{share}} of {whole(scope)} is {self.text}{where}: {times} a step{processes}."
-        measured = share_of(query, over, text)
-        if isinstance(measured, Untested):
-            return measured
-        return dataclasses.replace(measured, uncounted=self.uncounted(query))
+        return share_of(query, over, text, uncounted=self.uncounted(query))
 
 
 def quieter_cohort(query: Query) -> str:

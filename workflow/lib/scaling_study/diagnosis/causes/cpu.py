@@ -2,13 +2,7 @@
 
 import numpy as np
 
-from scaling_study.common.quantities import (
-    format_count,
-    format_cpus,
-    format_number,
-    format_seconds,
-    known,
-)
+from scaling_study.common.quantities import format_count, format_cpus, format_number, format_seconds
 from scaling_study.diagnosis import checks
 from scaling_study.diagnosis.case import CACHED, REFERENCE, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Proof
@@ -46,12 +40,12 @@ def _crowded(query: Query) -> Evidence:
     """
     case, cpus, members = query.case, len(query.case.machine.cpus), query.n
     demands = [
-        (case.mean("trainers_cpus", members), members, "training thread"),
-        (case.mean("members_cpus", members), members * case.demand, "thread"),
+        (query.mean("trainers_cpus"), members, "training thread"),
+        (query.mean("members_cpus"), members * case.demand, "thread"),
     ]
     if query.scope == "single_process_loss":
         del demands[0]
-    if not all(known(have) for have, *_ in demands):
+    if any(np.isnan(have) for have, *_ in demands):
         placed = checks.saves_time(*UNPILED)(query)
         unread = Evidence(None, "fact", "Which CPUs the members may use was not read.")
         return unread if placed.agrees is None else placed
@@ -65,7 +59,7 @@ def _crowded(query: Query) -> Evidence:
 
 
 def _foreign(query: Query) -> Evidence:
-    cpus = query.case.mean("foreign_cpus", query.n)
+    cpus = query.mean("foreign_cpus")
     names = ", ".join(
         f"{process.name} (process {process.pid}, {format_cpus(process.share)} CPUs)"
         for process in query.case.foreign
@@ -75,9 +69,19 @@ def _foreign(query: Query) -> Evidence:
 
 
 def _foreign_traffic(query: Query) -> str | None:
-    if query.scope == "scaling_loss" or query.case.mean("foreign_cpus", query.n) < BUSY_CPUS:
+    if query.scope == "scaling_loss" or query.mean("foreign_cpus") < BUSY_CPUS:
         return None
     return "What their memory traffic costs besides is not known: nothing ran without them."
+
+
+def _several_threads(query: Query) -> Evidence:
+    """Check that an operator divides its work among threads."""
+    case, threads = query.case, query.case.threads
+    text = (
+        f"An operator uses {format_count(threads, 'thread')}: {threads * query.n} in all, on "
+        f"{format_count(len(case.machine.cpus), 'CPU')}."
+    )
+    return Evidence(threads > 1, "fact", text)
 
 
 def _spins(query: Query) -> Evidence:
@@ -99,10 +103,10 @@ def _smaller(query: Query) -> Evidence:
 
 
 def _helpers(query: Query) -> Evidence:
-    case, n, busy = query.case, query.n, checks.other_threads_cpus(query)
+    case, busy = query.case, checks.other_threads_cpus(query)
     text = (
-        f"A member has {format_number(case.mean('threads', n))} threads in "
-        f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
+        f"A member has {format_number(query.mean('threads'))} threads in "
+        f"{format_number(query.mean('processes'))} processes; beside the training thread they "
         f"keep {format_cpus(busy)} CPUs busy."
     )
     if case.threads > 1:
@@ -237,7 +241,7 @@ CAUSES = {
             "waiting threads sleep (OMP_WAIT_POLICY=PASSIVE)."
         },
         interventions=("passive",),
-        requires=(checks.several_threads, _spins),
+        requires=(_several_threads, _spins),
     ),
     "too_many_threads": Cause(
         "More threads than small operators can use",
@@ -245,7 +249,7 @@ CAUSES = {
         "Give each process one thread.",
         interventions=("one_thread",),
         minus=("passive",),
-        requires=(checks.several_threads,),
+        requires=(_several_threads,),
     ),
     "cpuset": Cause(
         "A mask or cpuset smaller than the machine",

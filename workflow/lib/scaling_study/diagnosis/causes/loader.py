@@ -41,20 +41,19 @@ def _making(query: evidence.Query) -> tuple[float, dict[Part, float]] | None:
 
     The shares add up to 1. None where the making was not timed.
     """
-    case, n = query.case, query.n
-    made_s = case.mean("loader_made_s_per_step", n)
+    made_s = query.mean("loader_made_s_per_step")
     if not made_s > 0:
         return None
-    step_s = case.mean("step_s", n)
-    queued_s = case.mean("trainer_runqueue_s_per_step", n)
-    workers = max((loader.workers or 0 for loader in case.loaders), default=0)
+    step_s = query.mean("step_s")
+    queued_s = query.mean("trainer_runqueue_s_per_step")
+    workers = max((loader.workers or 0 for loader in query.case.loaders), default=0)
     if workers:
         there_s = workers * step_s
-        queued_s = case.mean("runqueue_s_per_step", n) - queued_s
+        queued_s = query.mean("runqueue_s_per_step") - queued_s
     else:
-        there_s = case.mean("load_s_per_step", n)
+        there_s = query.mean("load_s_per_step")
         queued_s = queued_s * there_s / step_s
-    computed_s = case.mean("loader_computed_s_per_step", n) + np.nan_to_num(queued_s)
+    computed_s = query.mean("loader_computed_s_per_step") + np.nan_to_num(queued_s)
     covered = min(1.0, made_s / there_s)
     waits = covered * max(0.0, 1 - computed_s / made_s)
     return made_s, {"waits": waits, "prepares": covered - waits, "rest": 1 - covered}

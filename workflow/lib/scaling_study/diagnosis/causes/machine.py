@@ -88,7 +88,7 @@ def on_slower_cores(query: Query) -> Measured | Untested:
 def _priced(query: Query) -> Evidence:
     """Check that the time saved per avoided page fault is plausible for one."""
     case, n, name = query.case, query.n, query.intervention
-    faults = case.mean(FAULTS, n) - case.mean(FAULTS, n, name)
+    faults = query.mean(FAULTS) - query.mean(FAULTS, name)
     if not faults > 0:
         return Evidence(False, "account", "No page fault is avoided.")
     each_s = mean(case.step(n) - case.step(n, name)) / faults
@@ -99,9 +99,7 @@ def _priced(query: Query) -> Evidence:
 
 
 def _swap(query: Query) -> Evidence:
-    major, swapped = (
-        query.case.mean(f"{name}_per_step", query.n) for name in ("major_faults", "pswpin")
-    )
+    major, swapped = (query.mean(f"{name}_per_step") for name in ("major_faults", "pswpin"))
     text = (
         f"Major faults per step: {format_number(major)}; pages read from swap: "
         f"{format_number(swapped)}."
