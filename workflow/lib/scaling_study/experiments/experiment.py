@@ -119,7 +119,6 @@ class Experiment:
         self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
-        self._timing = window_of(self._effort)
         self._journal = Journal(path, records.DECODER, kind, SAME)
         self._machine = probe.read_machine()
         self._topology = self._machine.usable
@@ -241,7 +240,7 @@ class Experiment:
             MemberEndedError: a member of another condition died or hung.
         """
         try:
-            record = condition.attempt(window, number, self._timing)
+            record = condition.attempt(window, number, window_of(self._effort))
         except member_processes.MemberEndedError:
             if not condition.optional:
                 raise
