@@ -16,7 +16,7 @@ from msgspec import structs
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.efforts import Effort, LoaderEffort
+from scaling_study.config.efforts import Windows
 from scaling_study.experiments.conditions import Condition, Variant, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes.launcher import LAUNCHERS
@@ -113,7 +113,7 @@ class Experiment:
         path: Path,
         *,
         builds: Path,
-        effort: tuple[str, Effort | LoaderEffort],
+        effort: tuple[str, Windows],
     ) -> None:
         self._log = logging.getLogger(kind)
         self._job, self._axes = job, job.launch.axes
