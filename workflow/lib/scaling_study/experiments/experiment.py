@@ -49,6 +49,7 @@ SAME = (
 
 Outcome = tuple[Status, str | None]
 """A status and its reason."""
+Head = records.WhyHead | records.LoaderHead
 
 
 class ImpossibleError(FailedError):
@@ -131,9 +132,7 @@ class Experiment:
 
     # ---- what each kind of experiment defines
 
-    def _first(
-        self, heading: records.Heading, resolved: resolve.Resolved | None
-    ) -> records.WhyHead | records.LoaderHead:
+    def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> Head:
         """Return the first record; ``resolved`` is None if the launch cannot run here."""
         raise NotImplementedError
 
