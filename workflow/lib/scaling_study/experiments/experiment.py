@@ -98,7 +98,6 @@ class Experiment:
     """One job of experiments.
 
     Args:
-        kind: kind of its first record; also the name of its log.
         job: the launch that it experiments on, with its plan.
         target: name that is part of its seed.
         path: its record file.
@@ -106,21 +105,17 @@ class Experiment:
         effort: the name of the effort, and the effort.
     """
 
+    kind: str
+    """Kind of its first record; also the name of its log."""
+
     def __init__(
-        self,
-        kind: str,
-        job: Job,
-        target: str,
-        path: Path,
-        *,
-        builds: Path,
-        effort: tuple[str, Windows],
+        self, job: Job, target: str, path: Path, *, builds: Path, effort: tuple[str, Windows]
     ) -> None:
-        self._log = logging.getLogger(kind)
+        self._log = logging.getLogger(self.kind)
         self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
-        self._journal = Journal(path, records.DECODER, kind, SAME)
+        self._journal = Journal(path, records.DECODER, self.kind, SAME)
         self._machine = probe.read_machine()
         self._topology = self._machine.usable
         self._seed = job.seed_of(target)

@@ -57,12 +57,13 @@ OF_FILES = ("warm", "cold")
 class LoaderExperiment(Experiment):
     """The experiments on one launch's loader."""
 
+    kind = "data_loader"
     _effort: efforts.LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
         name = job.plan.data_loader
         effort = name, efforts.LOADER_EFFORTS[name]
-        super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
+        super().__init__(job, self.kind, path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
         self._ended: set[str] = set()
 

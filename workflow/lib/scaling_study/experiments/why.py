@@ -63,12 +63,13 @@ def reference_count(counts: Sequence[int], knee: float | None) -> int:
 class WhyExperiment(Experiment):
     """The experiments on one target."""
 
+    kind = "why"
     _effort: Effort
     _head: records.WhyHead
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
         name = job.plan.why.effort
-        super().__init__("why", job, target, path, builds=builds, effort=(name, EFFORTS[name]))
+        super().__init__(job, target, path, builds=builds, effort=(name, EFFORTS[name]))
         self._target = target
         self._same_as: str | None = None
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
