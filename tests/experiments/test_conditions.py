@@ -86,7 +86,7 @@ class Job(experiment.Experiment):
     """An experiment of which only the windows are tried."""
 
     def __init__(self):
-        self.records, self._timing = [], TIMING
+        self.records, self._effort = [], TIMING
 
     def _write(self, record):
         self.records.append(record)

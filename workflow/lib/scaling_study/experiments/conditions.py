@@ -1,6 +1,6 @@
-"""Conditions of experiments: a variant of a launch, which members train, and what is done around.
+"""Conditions of experiments: which members train, and what is done around their windows.
 
-A variant is declared; a condition has the started cohort that takes the variant's windows.
+A variant declares how a launch is changed. A condition is a variant with its started members.
 """
 
 import statistics
@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import structs
 
 from scaling_study.common.axis_values import Axes
-from scaling_study.config.efforts import Effort, LoaderEffort
+from scaling_study.config.efforts import Windows
 from scaling_study.records.experiment import VMSTAT, ExperimentWindow
 from scaling_study.records.window import Taken
 from scaling_study.runner import windows
@@ -140,7 +140,7 @@ class Condition:
         return structs.replace(record, **added)
 
 
-def window_of(effort: Effort | LoaderEffort) -> WindowSettings:
+def window_of(effort: Windows) -> WindowSettings:
     """Return the timing of an effort's windows."""
     return WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
 

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.efforts import Effort, LoaderEffort
+from scaling_study.config.efforts import Windows
 from scaling_study.experiments.conditions import Condition, Variant, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes.launcher import LAUNCHERS
@@ -49,6 +49,7 @@ SAME = (
 
 Outcome = tuple[Status, str | None]
 """A status and its reason."""
+Head = records.WhyHead | records.LoaderHead
 
 
 class ImpossibleError(FailedError):
@@ -97,7 +98,6 @@ class Experiment:
     """One job of experiments.
 
     Args:
-        kind: kind of its first record; also the name of its log.
         job: the launch that it experiments on, with its plan.
         target: name that is part of its seed.
         path: its record file.
@@ -105,22 +105,17 @@ class Experiment:
         effort: the name of the effort, and the effort.
     """
 
+    kind: str
+    """Kind of its first record; also the name of its log."""
+
     def __init__(
-        self,
-        kind: str,
-        job: Job,
-        target: str,
-        path: Path,
-        *,
-        builds: Path,
-        effort: tuple[str, Effort | LoaderEffort],
+        self, job: Job, target: str, path: Path, *, builds: Path, effort: tuple[str, Windows]
     ) -> None:
-        self._log = logging.getLogger(kind)
+        self._log = logging.getLogger(self.kind)
         self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
-        self._timing = window_of(self._effort)
-        self._journal = Journal(path, records.DECODER, kind, SAME)
+        self._journal = Journal(path, records.DECODER, self.kind, SAME)
         self._machine = probe.read_machine()
         self._topology = self._machine.usable
         self._seed = job.seed_of(target)
@@ -132,9 +127,7 @@ class Experiment:
 
     # ---- what each kind of experiment defines
 
-    def _first(
-        self, heading: records.Heading, resolved: resolve.Resolved | None
-    ) -> records.WhyHead | records.LoaderHead:
+    def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> Head:
         """Return the first record; ``resolved`` is None if the launch cannot run here."""
         raise NotImplementedError
 
@@ -241,7 +234,7 @@ class Experiment:
             MemberEndedError: a member of another condition died or hung.
         """
         try:
-            record = condition.attempt(window, number, self._timing)
+            record = condition.attempt(window, number, window_of(self._effort))
         except member_processes.MemberEndedError:
             if not condition.optional:
                 raise

@@ -24,7 +24,7 @@ from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import efforts
 from scaling_study.experiments import loader_model, sampling
-from scaling_study.experiments.conditions import Added, Condition, Variant, mean_step_s
+from scaling_study.experiments.conditions import Added, Condition, Variant, mean_step_s, window_of
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Outcome
 from scaling_study.experiments.loader_model import AS_IS, VARIANTS
 from scaling_study.host import page_cache
@@ -57,12 +57,13 @@ OF_FILES = ("warm", "cold")
 class LoaderExperiment(Experiment):
     """The experiments on one launch's loader."""
 
+    kind = "data_loader"
     _effort: efforts.LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
         name = job.plan.data_loader
         effort = name, efforts.LOADER_EFFORTS[name]
-        super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
+        super().__init__(job, self.kind, path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
         self._ended: set[str] = set()
 
@@ -133,7 +134,7 @@ class LoaderExperiment(Experiment):
         If no loader's length is known, the window lasts as long as others, and ``resident_after``
         records what share of the files came back.
         """
-        timing = self._timing
+        timing = window_of(self._effort)
         passes = [loader.batches for loader in loaders if loader.batches is not None]
         if not passes:
             return timing
@@ -159,7 +160,8 @@ class LoaderExperiment(Experiment):
 
     def _train(self, condition: Condition) -> records.ExperimentWindow:
         """Let stopped members train for a window that is not recorded."""
-        return condition.attempt(windows.WindowPlan(0, 0, self._n), 0, self._timing)
+        window = windows.WindowPlan(0, 0, self._n)
+        return condition.attempt(window, 0, window_of(self._effort))
 
     def _members(self, variant: Variant, stack: ExitStack) -> cohort.Cohort | None:
         """Return the members of a variant, started if it has its own; None if there can be none."""
@@ -180,12 +182,12 @@ class LoaderExperiment(Experiment):
         """
         with ExitStack() as stack:
             self._members(NOTED, stack)
-            lines = [
-                line
+            opened = {
+                Path(line)
                 for noted in self._folder.rglob(f"{files.OPENED}*")
                 for line in noted.read_text(errors="surrogateescape").splitlines()
-            ]
-        opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
+                if not line.endswith(CODE)
+            }
         kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
         named = map(Path, self._job.plan.workload.inputs)
         paths = {

@@ -69,7 +69,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
     """
     several = any(len(machine.usable.domains(domain)) > 1 for domain, _ in process_counts.SHARED)
     placements = ["cores", "spread"] if several else ["cores"]  # near each other, and far apart
-    rows = [row for name in placements for row in _process_counts(name, machine)]
+    rows = [row for name in placements for row in _measure_placement(name, machine)]
     return Microbenchmarks(
         schema_version=1,
         machine=machine.hash,
@@ -82,7 +82,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
     )
 
 
-def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
+def _measure_placement(name: str, machine: Machine) -> list[KernelRates]:
     """Measure one placement, all kernels and counts in randomised blocks."""
     ns = counts(machine)
     slots = placement.slots(name, machine.usable, max(ns), 1)

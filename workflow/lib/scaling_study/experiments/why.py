@@ -63,12 +63,13 @@ def reference_count(counts: Sequence[int], knee: float | None) -> int:
 class WhyExperiment(Experiment):
     """The experiments on one target."""
 
+    kind = "why"
     _effort: Effort
     _head: records.WhyHead
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
         name = job.plan.why.effort
-        super().__init__("why", job, target, path, builds=builds, effort=(name, EFFORTS[name]))
+        super().__init__(job, target, path, builds=builds, effort=(name, EFFORTS[name]))
         self._target = target
         self._same_as: str | None = None
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
@@ -145,15 +146,10 @@ class WhyExperiment(Experiment):
 
     # ---- what is tried
 
-    def _use(self, effort: Effort) -> None:
-        """Take windows of this effort from now on."""
-        self._effort = effort
-        self._timing = window_of(effort)
-
     def _chosen_before(self, head: records.WhyHead) -> list[CohortPlan]:
         """Return the interventions of an interrupted run, and take windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
-        self._use(replace(effort, blocks=head.blocks or effort.blocks))
+        self._effort = replace(effort, blocks=head.blocks or effort.blocks)
         return self._plan_all(map(interventions.recorded, head.interventions))[0]
 
     def _choose(
@@ -177,13 +173,11 @@ class WhyExperiment(Experiment):
         spins = any(intervention.name == "passive" for intervention in chosen)
         held_back = any(window.machine.throttled_s for window in shown)
         if held_back or (not spins and any(map(irregular, shown))):
-            self._use(self._effort.over_periods(PERIODS_S))
-        takes_s = {n: each.window_s + EDGE_S for n, each in zip(counts, shown, strict=True)}
-        taken = [
-            *counts,
-            *(n for trial in chosen for n in trial.counts(self._n, self._effort_name)),
-        ]
-        self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
+            self._effort = self._effort.over_periods(PERIODS_S)
+        takes_s = {window.n: window.window_s + EDGE_S for window in shown}
+        trials = [trial.counts(self._n, self._effort_name) for trial in chosen]
+        block_s = sum(takes_s[n] for block in (counts, *trials) for n in block)
+        self._effort = self._effort.of_blocks(block_s)
         tried, impossible = self._plan_all(chosen)
         return tried, [*left, *impossible]
 

@@ -214,9 +214,8 @@ def _equal(row: object, other: object) -> bool:
     import torch  # noqa: PLC0415 (as above)
 
     if isinstance(row, torch.Tensor):
-        return (
-            isinstance(other, torch.Tensor) and row.dtype == other.dtype and torch.equal(row, other)
-        )
+        of_kind = isinstance(other, torch.Tensor) and row.dtype == other.dtype
+        return of_kind and torch.equal(row, other)
     if isinstance(row, dict) and isinstance(other, dict):
         return row.keys() == other.keys() and all(_equal(row[key], other[key]) for key in row)
     if isinstance(row, (list, tuple)) and isinstance(other, (list, tuple)):

@@ -352,10 +352,9 @@ class _MemberProfiling(_Profiling):
     def _own(self, n: int, kind: Kind) -> tuple[PointProfile, list[TurnTimes]]:
         """Take a profile that the member takes of itself."""
         order, names = OWN[kind]
-        activities = self._cohort.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
-        slot = activities[0].slot
-        if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
-            raise member_processes.MemberEndedError([slot])
+        first, *_ = self._cohort.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
+        if not self._cohort.ask(first.slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
+            raise member_processes.MemberEndedError([first.slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
             raise FailedError(f"no whole step within {OPERATORS_LONGEST_S:g} s")
@@ -364,8 +363,7 @@ class _MemberProfiling(_Profiling):
             shutil.move(self._private / name, self._output / str(n) / name)
         files = tuple(f"{n}/{name}" for name in names)
         profile = PointProfile(kind=kind, status="ok", steps=covered, files=files)
-        activity = activities[0]
-        return profile, [(0, _step_times(activity, activity.steps[-1 - covered].end_ns))]
+        return profile, [(0, _step_times(first, first.steps[-1 - covered].end_ns))]
 
 
 def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | FailedError:
