@@ -297,6 +297,10 @@ def _read_todays(name: str) -> str:
     return name
 
 
+def _read_cpus(value: object) -> str:
+    return read_id_list(value, CPU_LIST)
+
+
 def _read_policy(value: str) -> str:
     mode, _, nodes = value.partition(":")
     if mode not in MODES:
@@ -314,11 +318,7 @@ class Today(Section):
     """Environment variables of the shell."""
 
     cpus: Annotated[
-        str,
-        PlainValidator(
-            lambda value: read_id_list(value, CPU_LIST), json_schema_input_type=str | int
-        ),
-        allowed(CPU_LIST),
+        str, PlainValidator(_read_cpus, json_schema_input_type=str | int), allowed(CPU_LIST)
     ] = ""
     """The CPUs that the shell may use."""
 
