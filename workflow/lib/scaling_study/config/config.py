@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
-from scaling_study.config.launches import Launches, UnnamedLaunch
+from scaling_study.config.launches import Launch, Launches
 from scaling_study.config.mistakes import validate
 from scaling_study.config.section import (
     Counts,
@@ -305,7 +305,7 @@ class Config(Named):
             raise ConfigError(problems)
         return self._share_budget()
 
-    def _samples(self, launches: Sequence[UnnamedLaunch]) -> Iterator[Problem]:
+    def _samples(self, launches: Sequence[Launch]) -> Iterator[Problem]:
         name, epoch = self.workload.samples_per_step, self.workload.samples_per_epoch
         if name is None and epoch is not None:
             what = "says nothing without workload.samples_per_step"
@@ -319,7 +319,7 @@ class Config(Named):
                 right = "a parameter whose values are numbers above 0"
                 yield Problem(("workload", "samples_per_step"), shorten(name), what, right)
 
-    def _whole(self, launches: Sequence[UnnamedLaunch]) -> Iterator[Problem]:
+    def _whole(self, launches: Sequence[Launch]) -> Iterator[Problem]:
         """Yield a problem for each axis that a program which runs as a whole cannot have."""
         known, what = [*AXES], "starts members, and whole runs start as their user starts them"
         if self.workload.starts_processes:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -95,13 +95,6 @@ NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
 """The launch of a job if none is recommended."""
 
 
-class UnnamedLaunch(NamedTuple):
-    """A launch that the config describes; it has no name yet."""
-
-    role: Role
-    axes: Axes
-
-
 @dataclass(frozen=True, slots=True)
 class Expansion:
     """All launches that a config describes.
@@ -113,9 +106,9 @@ class Expansion:
         repeated: Indices of `include` whose launch is there already.
     """
 
-    kept: tuple[UnnamedLaunch, ...]
-    dropped: tuple[tuple[UnnamedLaunch, str], ...]
-    repeated: tuple[int, ...]
+    kept: list[Launch]
+    dropped: list[tuple[Launch, str]]
+    repeated: list[int]
 
 
 def is_ours(name: str) -> bool:
@@ -297,6 +290,10 @@ def _read_todays(name: str) -> str:
     return name
 
 
+def _read_cpus(value: object) -> str:
+    return read_id_list(value, CPU_LIST)
+
+
 def _read_policy(value: str) -> str:
     mode, _, nodes = value.partition(":")
     if mode not in MODES:
@@ -314,11 +311,7 @@ class Today(Section):
     """Environment variables of the shell."""
 
     cpus: Annotated[
-        str,
-        PlainValidator(
-            lambda value: read_id_list(value, CPU_LIST), json_schema_input_type=str | int
-        ),
-        allowed(CPU_LIST),
+        str, PlainValidator(_read_cpus, json_schema_input_type=str | int), allowed(CPU_LIST)
     ] = ""
     """The CPUs that the shell may use."""
 
@@ -380,18 +373,17 @@ class Launches(Section):
         todays = tuple(text for text in shell if text.partition("=")[0] not in workload.env)
         defaults = {**DEFAULTS, **workload.parameters}
         base = {**defaults, **self.baseline}
-        known: dict[tuple[Value, ...], UnnamedLaunch] = {}
+        known: dict[tuple[Value, ...], tuple[Role, Axes]] = {}
 
         def add(role: Role, axes: Axes) -> bool:
             """Add a launch; return whether it is a new one."""
             before = len(known)
-            known.setdefault(tuple(axes.values()), UnnamedLaunch(role, axes))
+            known.setdefault(tuple(axes.values()), (role, axes))
             return len(known) > before
 
         add("default", defaults)
         add("baseline", base)
         add("today", {**defaults, "shell": todays or NONE})
-        kept = list(known.values())
         for name, changes in self.one_change.items():
             for value in changes:
                 add("one_change", {**base, name: value})
@@ -399,17 +391,19 @@ class Launches(Section):
             add("grid", {**base, **dict(zip(self.grid, values, strict=True))})
         repeated = [at for at, one in enumerate(self.include) if not add("grid", {**base, **one})]
 
-        dropped = []
-        for candidate in list(known.values())[len(kept) :]:
-            if matching := self._matching(candidate):
-                dropped.append((candidate, self._exclusion(matching[0])))
+        expansion = Expansion([], [], repeated)
+        builds = {axes["build"] for _, axes in known.values()}
+        for role, axes in known.values():
+            launch = named(axes, role, defaults, builds)
+            if role not in ALWAYS and (matching := self._matching(launch)):
+                expansion.dropped.append((launch, self._exclusion(matching[0])))
             else:
-                kept.append(candidate)
-        return Expansion(tuple(kept), tuple(dropped), tuple(repeated))
+                expansion.kept.append(launch)
+        return expansion
 
-    def _matching(self, candidate: UnnamedLaunch) -> list[int]:
+    def _matching(self, launch: Launch) -> list[int]:
         """Return the indices of `exclude` that match a launch."""
-        values = candidate.axes.items()
+        values = launch.axes.items()
         return [index for index, item in enumerate(self.exclude) if item.items() <= values]
 
     def _exclusion(self, index: int) -> str:
@@ -443,7 +437,7 @@ class Launches(Section):
             shown = shorten(list(self.exclude))
             yield Problem(("launches", "exclude"), shown, what, "what leaves one of them")
         values = {pair for launch in expansion.kept for pair in launch.axes.items()}
-        used = {index for candidate, _ in expansion.dropped for index in self._matching(candidate)}
+        used = {index for launch, _ in expansion.dropped for index in self._matching(launch)}
         for index in sorted(set(range(len(self.exclude))) - used):
             if not raced or not self.exclude[index].items() <= values:
                 yield Problem(

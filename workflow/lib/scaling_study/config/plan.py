@@ -13,7 +13,7 @@ from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.objectives import named as named_objective
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten
 from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
-from scaling_study.config.launches import Found, Launch, label, named, repeat_of
+from scaling_study.config.launches import Found, Launch, repeat_of
 from scaling_study.config.workload import Workload
 from scaling_study.records.codec import read_file
 from scaling_study.records.field import Json
@@ -239,10 +239,7 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
     """
     workload = config.workload
     expansion = config.launches.expanded(workload, shell)
-    defaults = expansion.kept[0].axes
-    described = (*expansion.kept, *(item for item, _ in expansion.dropped))
-    builds = {item.axes["build"] for item in described}
-    launches = [named(item.axes, item.role, defaults, builds) for item in expansion.kept]
+    launches = [*expansion.kept]
     baseline = next((item for item in launches if item.role == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
@@ -266,10 +263,7 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
             "today": next((item.id for item in launches if item.role == "today"), None),
             "today_processes": getattr(config.launches.today, "processes", None),
             "launches": launches,
-            "dropped": [
-                Dropped(label(item.axes, defaults, builds), item.axes, reason)
-                for item, reason in expansion.dropped
-            ],
+            "dropped": [Dropped(item.label, item.axes, why) for item, why in expansion.dropped],
             "measure": measure,
             "replicates": measure.replicates,
             "exclude": config.launches.exclude,

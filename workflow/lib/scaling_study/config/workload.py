@@ -123,6 +123,11 @@ def _read_argument(text: str, info: ValidationInfo) -> str:
     return text
 
 
+Arguments = Annotated[
+    tuple[Annotated[Text, AfterValidator(_read_argument)], ...], Field(strict=False)
+]
+
+
 def _read_command(words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     if words and must_exist(info):
         folder = Path(_cwd(info))
@@ -174,12 +179,7 @@ class Workload(Section):
     module: Annotated[str, allowed(MODULE, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")] | None = None
     """The module that `python -m` runs, in place of a script."""
 
-    command: Annotated[
-        tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
-        Field(strict=False),
-        AfterValidator(_read_command),
-        allowed(COMMAND),
-    ] = ()
+    command: Annotated[Arguments, AfterValidator(_read_command), allowed(COMMAND)] = ()
     """Any program, in place of a script; it is measured as whole runs. Changes inside a Python
     process do not apply to it."""
 
@@ -189,9 +189,7 @@ class Workload(Section):
     """The training script, unmodified; required without `module` and `command`."""
 
     args: Annotated[
-        tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
-        Field(strict=False),
-        allowed('a list of texts and numbers, such as ["--seed", "{member}"]'),
+        Arguments, allowed('a list of texts and numbers, such as ["--seed", "{member}"]')
     ] = ()
     """Arguments of the script, as they are written (3.10 stays 3.10), with parameters in braces;
     `{member}` is the slot (0, 1, …); `{n}` is the number of processes, if the script starts them.
